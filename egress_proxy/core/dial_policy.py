@@ -1,0 +1,106 @@
+"""Which addresses may be dialled for an allowed target: judge_addresses(), and what no entry can ever open.
+
+Pure: the lookup has been made, the dialler dials exactly what comes out. Next: address.py (classes of
+addresses), policy.py (who allowed the target), proxy/dialer.py (the caller).
+"""
+
+from collections.abc import Collection, Sequence
+
+from egress_proxy.core.address import Address, AddressClass, classify, dialled_address
+from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
+from egress_proxy.core.host import Host, HostError, Name, Target, parse_host
+
+# Names under which clouds hand credentials to whoever asks from inside. Refused whatever is listed.
+METADATA_NAMES = frozenset(
+    {
+        "metadata",
+        "metadata.google.internal",
+        "metadata.goog",
+        "instance-data",
+        "instance-data.ec2.internal",
+        "metadata.tencentyun.com",
+        "metadata.platformequinix.com",
+        "api.metadata.cloud.ibm.com",
+    }
+)
+_INWARD = frozenset(
+    {AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.CARRIER_NAT, AddressClass.LINK_LOCAL}
+)
+_PUBLIC = frozenset({AddressClass.PUBLIC})
+_LOOPBACK = frozenset({AddressClass.LOOPBACK})
+_DIALLED = {
+    OptIn.NONE: _PUBLIC,
+    OptIn.LOOPBACK: _PUBLIC | _LOOPBACK,
+    OptIn.INWARD: _PUBLIC | _INWARD,
+    OptIn.ONLY_LOOPBACK: _LOOPBACK,
+}
+# Not even a literal entry reaches these: 0.0.0.0 is loopback by another name, the rest are no hosts.
+_NEVER = frozenset(
+    {AddressClass.METADATA, AddressClass.UNSPECIFIED, AddressClass.MULTICAST, AddressClass.BROADCAST}
+)
+
+
+def is_metadata_name(host: Host) -> bool:
+    return isinstance(host, Name) and host.text in METADATA_NAMES
+
+
+def may_ever_dial(target: Target, own: Collection[Target]) -> Reason | None:
+    """Why no entry can ever open the target (None: one can). For entries and grants, before any lookup."""
+    if is_metadata_name(target.host):
+        return Reason.METADATA
+    if isinstance(target.host, Name):
+        local = target.host.text == "localhost" and any(target.port == mine.port for mine in own)
+        return Reason.OWN_LISTENER if local else None
+    return _refusal(target.host, target.port, OptIn.LITERAL, own)
+
+
+def judge_addresses(
+    allow: Allow, addresses: Sequence[Address], chain: Sequence[str], own: Collection[Target]
+) -> tuple[Address, ...] | Deny:
+    """The addresses that may be dialled for an allowed target, in order; Deny when none may.
+
+    ``chain`` holds the names of the CNAME chain, ``own`` the proxy's listeners. A private address may be
+    dialled only where the entry opts in; metadata and our own listeners never.
+    """
+    for name in chain:
+        if _is_metadata_text(name):
+            return Deny(Reason.METADATA, allow.target, allow.rule, f"{allow.target.host} is an alias of it")
+    refused: list[Reason] = []
+    kept: list[Address] = []
+    for address in addresses:
+        reason = _refusal(address, allow.target.port, allow.opt_in, own)
+        if reason is None:
+            kept.append(address)
+        else:
+            refused.append(reason)
+    if kept:
+        return tuple(kept)
+    worst = next((r for r in (Reason.METADATA, Reason.OWN_LISTENER) if r in refused), None)
+    kinds = ", ".join(sorted({classify(address).value for address in addresses}))
+    return Deny(worst or Reason.ADDRESS_NOT_PUBLIC, allow.target, allow.rule, f"its addresses are {kinds}")
+
+
+def _is_metadata_text(name: str) -> bool:
+    try:
+        return is_metadata_name(parse_host(name))
+    except HostError:  # names inside the DNS need not be host names
+        return False
+
+
+def _refusal(address: Address, port: int, opt_in: OptIn, own: Collection[Target]) -> Reason | None:
+    kind = classify(address)
+    if kind is AddressClass.METADATA:
+        return Reason.METADATA
+    if kind in _NEVER:
+        return Reason.ADDRESS_NOT_PUBLIC
+    if any(_is_own(dialled_address(address), port, mine) for mine in own):
+        return Reason.OWN_LISTENER
+    return None if opt_in is OptIn.LITERAL or kind in _DIALLED[opt_in] else Reason.ADDRESS_NOT_PUBLIC
+
+
+def _is_own(address: Address, port: int, mine: Target) -> bool:
+    if port != mine.port:
+        return False
+    # A listener on 0.0.0.0 or :: answers on every address of this machine, and we cannot list those.
+    everywhere = not isinstance(mine.host, Name) and mine.host.is_unspecified
+    return address == mine.host or (everywhere and classify(address) is not AddressClass.PUBLIC)

@@ -1,0 +1,170 @@
+"""What is recorded. By type nothing here can hold a secret: no headers, no bodies, no query strings.
+
+Events carry no time; whoever writes them down adds it. Next: proxy/audit.py (the log), seams.py (AuditSink).
+"""
+
+import enum
+from dataclasses import dataclass, fields
+
+from egress_proxy.core.access import Client, Door
+from egress_proxy.core.decision import Reason
+from egress_proxy.core.host import Target
+
+Field = str | int | float | None
+
+
+class EndCause(enum.StrEnum):
+    """Why a tunnel or an injected request ended."""
+
+    DONE = "done"
+    CLIENT_RESET = "client_reset"
+    UPSTREAM_RESET = "upstream_reset"
+    IDLE = "idle"
+    HALF_CLOSED = "half_closed"
+    GRANT_ENDED = "grant_ended"
+    POLICY_CHANGED = "policy_changed"
+    SNI_REFUSED = "sni_refused"
+    TRUNCATED = "truncated"
+    REFLECTION = "reflection"
+    DRAINED = "drained"
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One request was answered. ``status`` is what the client saw; ``rule`` what decided."""
+
+    request_id: str
+    client: Client
+    peer: str
+    door: Door | None
+    method: str | None
+    target: Target | None
+    status: int
+    reason: Reason | None = None
+    rule: str | None = None
+    grant: str | None = None
+    address: str | None = None
+    detail: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return "allow" if self.reason is None else "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A tunnel or an injected request is over. Bytes as carried, without what TLS or framing adds."""
+
+    request_id: str
+    client: Client
+    target: Target
+    door: Door
+    cause: EndCause
+    bytes_out: int
+    bytes_in: int
+    duration_s: float
+    status: int | None = None
+    reason: Reason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something about a live tunnel that is worth a line: a hello without a name, no TLS on 443."""
+
+    request_id: str
+    client: Client
+    target: Target
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A grant was made through the control API."""
+
+    grant: str
+    rule: str
+    client: str | None
+    expires_at: float | None
+    uses_left: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantEnded:
+    """A grant is gone; ``tunnels`` rested on it and were closed."""
+
+    grant: str
+    rule: str
+    cause: str
+    tunnels: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The settings were read again. ``error`` empty: the new policy holds and ``tunnels`` were closed."""
+
+    error: str
+    tunnels: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRefused:
+    """The control API turned a call away."""
+
+    peer: str
+    method: str
+    path: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """A fault of ours ended one connection. ``error`` is the exception's type, ``where`` file and line."""
+
+    request_id: str
+    error: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceChanged:
+    """The service started or stopped."""
+
+    change: str
+    detail: str
+
+
+Event = (
+    Decided | Ended | Noticed | Granted | GrantEnded | Reloaded | ControlRefused | Faulted | ServiceChanged
+)
+
+_KINDS: dict[type[Event], str] = {
+    Decided: "decision",
+    Ended: "end",
+    Noticed: "notice",
+    Granted: "grant",
+    GrantEnded: "grant_end",
+    Reloaded: "reload",
+    ControlRefused: "control_refused",
+    Faulted: "fault",
+    ServiceChanged: "service",
+}
+
+
+def record_of(event: Event) -> dict[str, Field]:
+    """The event as flat fields of fixed names, ``kind`` first."""
+    record: dict[str, Field] = {"kind": _KINDS[type(event)]}
+    if isinstance(event, Decided):
+        record["verdict"] = event.verdict
+    for part in fields(event):
+        value = getattr(event, part.name)
+        if isinstance(value, Client):
+            record["client"] = value.id
+            record["label"] = value.label
+        elif isinstance(value, Target):
+            record["target"] = str(value)
+        else:
+            record[part.name] = str(value) if isinstance(value, enum.StrEnum) else value
+    return record

@@ -1,0 +1,137 @@
+"""Who says yes: decide(). Two more judges refine it: dial_policy.py (addresses), sni_policy.py (TLS names).
+
+Pure: no lookups, no clock. Order: metadata, deny, then by door: inject route, or allow, grant, miss.
+Next: decision.py (the answers), rules.py and grants.py (the lists), access.py (the question).
+"""
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from egress_proxy.core.access import Access, Client, Door, InjectRoute, Scheme
+from egress_proxy.core.decision import Allow, Ask, Decision, Deny, OptIn, Reason
+from egress_proxy.core.dial_policy import is_metadata_name
+from egress_proxy.core.grants import Grant, Grants
+from egress_proxy.core.host import Name, Target
+from egress_proxy.core.rule_index import RuleIndex
+from egress_proxy.core.rules import Rule
+from egress_proxy.core.sni_policy import SniPolicy
+
+
+class OnMiss(enum.StrEnum):
+    """What happens to a target that nobody has said anything about."""
+
+    DENY = "deny"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything that was settled before the request came. Swapped whole by a reload."""
+
+    allow: RuleIndex[None] = field(default_factory=RuleIndex)
+    deny: RuleIndex[None] = field(default_factory=RuleIndex)
+    routes: tuple[InjectRoute, ...] = ()
+    on_miss: OnMiss = OnMiss.DENY
+    sni: SniPolicy = SniPolicy()
+
+    def route_for(self, target: Target, client: Client) -> InjectRoute | None:
+        """The inject rule whose plain-HTTP address this is; None when it is no rule's."""
+        return next((route for route in self.routes if route.serves(target, client)), None)
+
+    def is_route(self, target: Target) -> bool:
+        """Whether any client's inject rule names the target: it is never tunnelled then."""
+        return any(target == Target(route.host, route.port) for route in self.routes)
+
+
+def rule_index(rules: Collection[Rule]) -> RuleIndex[None]:
+    return RuleIndex.of((rule, None) for rule in rules)
+
+
+def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decision:
+    """Answer one request. ``now`` is seconds since the epoch.
+
+    A deny entry wins over everything; a grant lifts a miss and nothing else.
+    """
+    target = access.target
+    if is_metadata_name(target.host):
+        return Deny(Reason.METADATA, target)
+    denial = _denied(target, access.client, policy)
+    if denial is not None:
+        return denial
+    if access.door is not Door.TUNNEL:
+        return _decide_route(access, policy)
+    if policy.is_route(target):
+        # Never a blind tunnel: it would carry the request to the real server without the credential.
+        return Deny(Reason.INJECT_OTHER_TARGET, target)
+    return _decide_listed(access, policy) or _decide_granted(access, policy, grants, now)
+
+
+def _denied(target: Target, client: Client, policy: Policy) -> Deny | None:
+    for rule, _ in policy.deny.matching(target):
+        if rule.client in (None, client.id):
+            return Deny(Reason.DENIED_BY_RULE, target, str(rule))
+    return None
+
+
+def _decide_route(access: Access, policy: Policy) -> Decision:
+    target, route = access.target, policy.route_for(access.target, access.client)
+    if route is None:
+        return Deny(Reason.INJECT_OTHER_TARGET, target)
+    rule = f"inject:{route.name}"
+    if access.method != "CONNECT" and not route.admits_method(access.method):
+        return Deny(Reason.INJECT_METHOD, target, rule)
+    if access.method != "CONNECT" and not route.admits_path(access.path):
+        return Deny(Reason.INJECT_PATH, target, rule)
+    # What is dialled is what the rule's author wrote, so it opts in to what that entry would.
+    # The client names port 80, the proxy dials another: a deny entry for either holds.
+    upstream_denial = _denied(route.upstream, access.client, policy)
+    return upstream_denial or Allow(route.upstream, rule, _route_opt_in(route, policy))
+
+
+def _decide_listed(access: Access, policy: Policy) -> Allow | None:
+    listed: Allow | None = None
+    for rule, _ in policy.allow.matching(access.target):
+        if rule.client not in (None, access.client.id):
+            continue
+        # Of two entries for one target the private one opts in; without it, the closest one names itself.
+        if listed is None or rule.private:
+            listed = Allow(access.target, str(rule), _opt_in(rule))
+    return listed
+
+
+def _decide_granted(access: Access, policy: Policy, grants: Grants, now: float) -> Decision:
+    spent: Grant | None = None
+    for grant in grants.matching(access.target):
+        if grant.rule.client not in (None, access.client.id) or not grant.is_live(now):
+            continue
+        if grant.can_admit(now):
+            return Allow(access.target, str(grant.rule), _opt_in(grant.rule), grant.id)
+        spent = grant
+    if spent is not None:
+        return Deny(Reason.GRANT_EXHAUSTED, access.target, str(spent.rule))
+    match policy.on_miss:
+        case OnMiss.HOLD:
+            return Ask(access.target)
+        case OnMiss.DENY:
+            return Deny(Reason.NOT_LISTED, access.target)
+
+
+def _opt_in(rule: Rule) -> OptIn:
+    if not isinstance(rule.host, Name):
+        return OptIn.LITERAL
+    if rule.private:
+        return OptIn.INWARD
+    return OptIn.LOOPBACK if rule.host.text == "localhost" else OptIn.NONE
+
+
+def _route_opt_in(route: InjectRoute, policy: Policy) -> OptIn:
+    if not isinstance(route.host, Name):
+        return OptIn.LITERAL
+    if route.scheme is Scheme.HTTP:
+        return OptIn.ONLY_LOOPBACK
+    # A private entry for the rule's host, under either of its ports, says that the name may lie inside.
+    named = (route.upstream, Target(route.host, route.port))
+    if any(rule.private for target in named for rule, _ in policy.allow.matching(target)):
+        return OptIn.INWARD
+    return OptIn.LOOPBACK if route.host.text == "localhost" else OptIn.NONE

@@ -1,0 +1,114 @@
+"""Bytes to RequestHead: one strict, anchored RFC 9112 grammar for every door. What does not match is refused.
+
+No leniency: bare CR or LF, folded lines and blanks before a colon are how one request is read as two
+(CVE-2025-43859, CVE-2026-54387). Bodies are framed in proxy/http1.py. Next: host.py (targets), policy.py.
+"""
+
+import enum
+import re
+from dataclasses import dataclass
+
+HEAD_END = b"\r\n\r\n"
+# The longest Content-Length that is no mistake: 10^18 bytes.
+_LENGTH_DIGITS = 18
+
+# Possessive throughout: no input makes the match go back, so reading a head is linear in its length.
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_FIELD = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n"
+_HEAD = re.compile(
+    rb"(?P<method>" + _TOKEN + rb") (?P<target>[\x21-\x7e]++) HTTP/1\.(?P<minor>[01])\r\n"
+    rb"(?P<fields>(?:" + _FIELD + rb")*+)\r\n"
+)
+_LENGTH = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS)
+_ABSOLUTE = re.compile(rb"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<rest>[^#]*)")
+# Separators and dots as servers decode them: %2e%2e and ..\ climb as well as ../ does.
+_DECODED = ((b"%2e", b"."), (b"%2f", b"/"), (b"%5c", b"/"), (b"\\", b"/"))
+
+
+class RequestError(ValueError):
+    """The bytes are no request we take. The message says why, without quoting them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """A parsed head. Names as received, values without surrounding blanks; ``version`` is 1.0 or 1.1."""
+
+    method: str
+    target: bytes
+    version: tuple[int, int]
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def values(self, name: bytes) -> tuple[bytes, ...]:
+        """All values of a header; ``name`` in lower case."""
+        return tuple(value for key, value in self.headers if key.lower() == name)
+
+    def tokens(self, name: bytes) -> frozenset[bytes]:
+        """The list of lower-case elements of a comma-separated header such as Connection."""
+        joined = b",".join(self.values(name))
+        return frozenset(item.strip(b" \t").lower() for item in joined.split(b",")) - {b""}
+
+
+def parse_head(head: bytes) -> RequestHead:
+    """Read one whole head, its empty line included and nothing behind it. Raises RequestError."""
+    match = _HEAD.fullmatch(head)
+    if match is None:
+        raise RequestError("the request head does not follow RFC 9112")
+    lines = match["fields"].split(b"\r\n")[:-1]
+    pairs = (line.partition(b":") for line in lines)
+    headers = tuple((name, value.strip(b" \t")) for name, _, value in pairs)
+    parsed = RequestHead(match["method"].decode(), match["target"], (1, int(match["minor"])), headers)
+    if len(parsed.values(b"host")) > 1:
+        raise RequestError("the request names two hosts")
+    return parsed
+
+
+class Framing(enum.Enum):
+    """How a request body ends when it is not by a length."""
+
+    CHUNKED = enum.auto()
+
+
+def body_framing(head: RequestHead) -> int | Framing:
+    """The body's length in bytes (0: none), or CHUNKED. Raises RequestError on anything doubtful.
+
+    RFC 9112 6.3, stricter: equal lengths may repeat; a list, a sign, or any Transfer-Encoding that is not
+    exactly `chunked`, repeated, or beside a length is refused.
+    """
+    lengths, codings = set(head.values(b"content-length")), head.values(b"transfer-encoding")
+    if codings:
+        if codings != (b"chunked",) or lengths or head.version < (1, 1):
+            raise RequestError("the request's Transfer-Encoding is ambiguous")
+        return Framing.CHUNKED
+    if not lengths:
+        return 0
+    only = lengths.pop()
+    if lengths or not _LENGTH.fullmatch(only):
+        raise RequestError("the request's Content-Length is not one number")
+    return int(only)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsoluteTarget:
+    """`scheme://authority` and what follows, byte for byte; ``path`` always begins with a slash."""
+
+    scheme: str
+    authority: str
+    path: bytes
+
+
+def split_absolute(target: bytes) -> AbsoluteTarget:
+    """Split an absolute-form target (RFC 9112 3.2.2). The authority is not judged here."""
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise RequestError("the request target is not in absolute form")
+    rest = match["rest"]
+    path = rest if rest.startswith(b"/") else b"/" + rest
+    return AbsoluteTarget(match["scheme"].decode().lower(), match["authority"].decode(), path)
+
+
+def path_has_dot_segments(path: bytes) -> bool:
+    """Whether a server could climb out of a path prefix: `.` or `..`, also percent-encoded."""
+    decoded = path.partition(b"?")[0].lower()
+    for text, meaning in _DECODED:
+        decoded = decoded.replace(text, meaning)
+    return not {b".", b".."}.isdisjoint(decoded.split(b"/"))

@@ -1,0 +1,89 @@
+"""The Protocols by which the rings take what they need from one another. cli/serve.py passes in the parts.
+
+Shapes only, no code. Implementations: proxy/ (resolver, dialer, grant store, audit), control_api/ (asker).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from egress_proxy.core.access import Access
+from egress_proxy.core.address import Address
+from egress_proxy.core.decision import Allow, Deny
+from egress_proxy.core.events import EndCause, Event
+from egress_proxy.core.grants import Grant, Grants, Limits
+from egress_proxy.core.host import Name
+from egress_proxy.core.rules import Rule
+
+Now = Callable[[], float]
+"""Seconds since the epoch, UTC."""
+
+Asker = Callable[[Access], Awaitable[Allow | Deny]]
+"""Puts a question to a person and waits for the answer; a timeout is a Deny."""
+
+Audit = Callable[[Event], None]
+"""Writes one event down. Raises AuditUnavailable where the log may not be lost."""
+
+Reload = Callable[[], Awaitable[int]]
+"""Reads the settings again and swaps the policy; how many tunnels that closed. Raises ReloadRefused."""
+
+
+class ReloadRefused(Exception):
+    """The settings cannot be used and the old ones stay. The message says what is wrong with them."""
+
+
+class AuditUnavailable(Exception):
+    """The audit log cannot be written, and the settings say that nothing may pass unrecorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a name resolved to: addresses in the order to try, names of the CNAME chain."""
+
+    addresses: tuple[Address, ...]
+    chain: tuple[str, ...] = ()
+
+
+Resolve = Callable[[Name], Awaitable[Answer]]
+"""Name to addresses. Raises what proxy/resolver.py defines: NoSuchName, ResolverTimeout."""
+
+
+class GrantStore(Protocol):
+    """Keeps the session's grants. `snapshot` is what decide() reads; the shell spends afterwards."""
+
+    def snapshot(self) -> Grants: ...
+
+    def add(self, rule: Rule, limits: Limits) -> Grant:
+        """Make a grant, or find the same one without limits that is there already."""
+
+    def revoke(self, grant_id: str) -> Grant | None:
+        """Take a grant away; None when there is none of that id."""
+
+    def spend_use(self, grant_id: str) -> bool:
+        """Take one use; False when none is left (somebody else was faster)."""
+
+    def give_back_use(self, grant_id: str) -> None:
+        """Undo `spend_use` for a connection that never got its 200."""
+
+    def spend_bytes(self, grant_id: str, count: int) -> bool:
+        """Take bytes sent out; False when the grant has ended."""
+
+    def drop_ended(self) -> Sequence[Grant]:
+        """Forget the grants that have run out, and say which."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelCount:
+    """How many tunnels are open, and how many may be."""
+
+    open: int
+    limit: int
+
+
+class Tunnels(Protocol):
+    """The open tunnels, as the control API and a reload see them."""
+
+    def count(self) -> TunnelCount: ...
+
+    def close_grant(self, grant_id: str, cause: EndCause) -> int:
+        """Close the tunnels that rest on a grant; how many there were."""
