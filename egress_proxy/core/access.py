@@ -10,6 +10,8 @@ from egress_proxy.core.host import Host, Target
 from egress_proxy.core.request import path_has_dot_segments
 
 ANONYMOUS = "anonymous"
+# TRACE would echo the credential to the client; CONNECT inside a request would leave the rule's host.
+_NEVER_INJECTED = frozenset({"TRACE", "CONNECT"})
 
 
 class Door(enum.StrEnum):
@@ -67,7 +69,7 @@ class InjectRoute:
         return Target(self.host, self.upstream_port)
 
     def admits_method(self, method: str) -> bool:
-        return not self.methods or method in self.methods
+        return method not in _NEVER_INJECTED and (not self.methods or method in self.methods)
 
     def admits_path(self, path: bytes) -> bool:
         """``path`` as sent, with its query. Compared byte for byte: another spelling is another path."""

@@ -40,11 +40,16 @@ _TABLE: tuple[tuple[str, AddressClass, str], ...] = (
     ("169.254.170.23/32", _C.METADATA, "AWS EKS pod identity"),
     ("169.254.0.23/32", _C.METADATA, "Tencent Cloud"),
     ("169.254.42.42/32", _C.METADATA, "Scaleway"),
+    ("100.96.0.96/32", _C.METADATA, "Volcano Engine"),
     ("100.100.100.200/32", _C.METADATA, "Alibaba Cloud"),
     ("192.0.0.192/32", _C.METADATA, "Oracle Cloud classic"),
     ("168.63.129.16/32", _C.METADATA, "Azure WireServer; public by its number"),
     ("fd00:ec2::254/128", _C.METADATA, "AWS over IPv6"),
     ("fd00:ec2::23/128", _C.METADATA, "AWS EKS pod identity over IPv6"),
+    ("fd00:42::42/128", _C.METADATA, "Scaleway over IPv6"),
+    ("fd00:100::100:200/128", _C.METADATA, "Alibaba Cloud over IPv6"),
+    ("fd00:a9fe:a9fe::1/128", _C.METADATA, "Akamai over IPv6"),
+    ("fd00:c1::a9fe:a9fe/128", _C.METADATA, "Oracle Cloud over IPv6"),
     ("fd20:ce::254/128", _C.METADATA, "Google over IPv6"),
     ("fe80::a9fe:a9fe/128", _C.METADATA, "OpenStack over IPv6"),
     ("0.0.0.0/32", _C.UNSPECIFIED, "RFC 1122 3.2.1.3; Linux connects it to loopback"),
@@ -85,6 +90,7 @@ _TABLE: tuple[tuple[str, AddressClass, str], ...] = (
 _EMBEDDINGS: tuple[tuple[str, int, bool, str], ...] = (
     ("::ffff:0:0/96", 0, True, "RFC 4291 2.5.5.2, mapped"),
     ("64:ff9b::/96", 0, True, "RFC 6052 2.1, NAT64"),
+    ("64:ff9b:1::/48", 0, False, "RFC 8215, NAT64 of a local network, in its usual /96"),
     ("::ffff:0:0:0/96", 0, False, "RFC 7915, translated"),
     ("::/96", 0, False, "RFC 4291 2.5.5.1, compatible"),
     ("2002::/16", 80, False, "RFC 3056, 6to4"),
@@ -110,10 +116,9 @@ def classify(address: Address) -> AddressClass:
     """The class that decides: of the address itself, or of the IPv4 address hidden in it."""
     if isinstance(address, IPv4Address):
         return next((kind for net, kind in _V4 if address in net), _C.PUBLIC)
-    # `::` and `::1` are inside ::/96 and are named by the table, so the table is asked first.
     own = next((kind for net, kind in _V6 if address in net), None)
     hidden = embedded_ipv4(address)
-    if hidden is not None and own not in (_C.UNSPECIFIED, _C.LOOPBACK):
+    if hidden is not None:
         inner, reaches = classify(hidden[0]), hidden[1]
         if inner is not _C.PUBLIC:
             return inner
@@ -125,8 +130,8 @@ def classify(address: Address) -> AddressClass:
 
 def embedded_ipv4(address: Address) -> tuple[IPv4Address, bool] | None:
     """The hidden IPv4 address, and whether dialling the whole reaches just that host; or None."""
-    if isinstance(address, IPv4Address):
-        return None
+    if isinstance(address, IPv4Address) or int(address) <= 1:
+        return None  # `::` and `::1` are inside ::/96 and hide nothing
     for network, shift, reaches in _HIDING:
         if address in network:
             bits = (int(address) >> shift) & 0xFFFFFFFF

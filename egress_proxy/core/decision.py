@@ -41,7 +41,7 @@ class Reason(enum.StrEnum):
     UPSTREAM_PROTOCOL = "upstream_protocol"
     UPSTREAM_TIMEOUT = "upstream_timeout"
     BODY_NOT_INSPECTABLE = "body_not_inspectable"
-    SECRET_UNAVAILABLE = "secret_unavailable"  # noqa: S105  a code, not a secret
+    SECRET_UNAVAILABLE = "secret_unavailable"
     TOO_MANY_TUNNELS = "too_many_tunnels"
     DRAINING = "draining"
     AUDIT_UNAVAILABLE = "audit_unavailable"

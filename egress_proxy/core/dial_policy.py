@@ -6,7 +6,7 @@ addresses), policy.py (who allowed the target), proxy/dialer.py (the caller).
 
 from collections.abc import Collection, Sequence
 
-from egress_proxy.core.address import Address, AddressClass, classify, dialled_address
+from egress_proxy.core.address import Address, AddressClass, classify, dialled_address, embedded_ipv4
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.host import Host, HostError, Name, Target, parse_host
 
@@ -19,6 +19,7 @@ METADATA_NAMES = frozenset(
         "instance-data",
         "instance-data.ec2.internal",
         "metadata.tencentyun.com",
+        "metadata.packet.net",
         "metadata.platformequinix.com",
         "api.metadata.cloud.ibm.com",
     }
@@ -40,18 +41,21 @@ _NEVER = frozenset(
 )
 
 
-def is_metadata_name(host: Host) -> bool:
-    return isinstance(host, Name) and host.text in METADATA_NAMES
+def is_metadata(host: Host) -> bool:
+    """Whether the host is a metadata service, by its name or as a literal address."""
+    if isinstance(host, Name):
+        return host.text in METADATA_NAMES
+    return classify(host) is AddressClass.METADATA
 
 
 def may_ever_dial(target: Target, own: Collection[Target]) -> Reason | None:
     """Why no entry can ever open the target (None: one can). For entries and grants, before any lookup."""
-    if is_metadata_name(target.host):
+    if is_metadata(target.host):
         return Reason.METADATA
     if isinstance(target.host, Name):
         local = target.host.text == "localhost" and any(target.port == mine.port for mine in own)
         return Reason.OWN_LISTENER if local else None
-    return _refusal(target.host, target.port, OptIn.LITERAL, own)
+    return _refusal(target.host, target, OptIn.LITERAL, own)
 
 
 def judge_addresses(
@@ -65,10 +69,12 @@ def judge_addresses(
     for name in chain:
         if _is_metadata_text(name):
             return Deny(Reason.METADATA, allow.target, allow.rule, f"{allow.target.host} is an alias of it")
+    if not addresses:
+        return Deny(Reason.NO_SUCH_NAME, allow.target, allow.rule)
     refused: list[Reason] = []
     kept: list[Address] = []
     for address in addresses:
-        reason = _refusal(address, allow.target.port, allow.opt_in, own)
+        reason = _refusal(address, allow.target, allow.opt_in, own)
         if reason is None:
             kept.append(address)
         else:
@@ -82,25 +88,30 @@ def judge_addresses(
 
 def _is_metadata_text(name: str) -> bool:
     try:
-        return is_metadata_name(parse_host(name))
+        return is_metadata(parse_host(name))
     except HostError:  # names inside the DNS need not be host names
         return False
 
 
-def _refusal(address: Address, port: int, opt_in: OptIn, own: Collection[Target]) -> Reason | None:
-    kind = classify(address)
+def _refusal(address: Address, target: Target, opt_in: OptIn, own: Collection[Target]) -> Reason | None:
+    kind, dialled = classify(address), dialled_address(address)
     if kind is AddressClass.METADATA:
         return Reason.METADATA
     if kind in _NEVER:
         return Reason.ADDRESS_NOT_PUBLIC
-    if any(_is_own(dialled_address(address), port, mine) for mine in own):
+    if any(_is_own(dialled, target.port, mine) for mine in own):
         return Reason.OWN_LISTENER
-    return None if opt_in is OptIn.LITERAL or kind in _DIALLED[opt_in] else Reason.ADDRESS_NOT_PUBLIC
+    if opt_in is OptIn.LITERAL:
+        return None if dialled == target.host else Reason.ADDRESS_NOT_PUBLIC
+    # 2002:7f00:1:: and 64:ff9b::7f00:1 are of class loopback and lead to strangers: nothing opts in to that.
+    leads_away = kind is not AddressClass.PUBLIC and embedded_ipv4(dialled) is not None
+    return None if kind in _DIALLED[opt_in] and not leads_away else Reason.ADDRESS_NOT_PUBLIC
 
 
 def _is_own(address: Address, port: int, mine: Target) -> bool:
-    if port != mine.port:
+    if port != mine.port or isinstance(mine.host, Name):
         return False
     # A listener on 0.0.0.0 or :: answers on every address of this machine, and we cannot list those.
-    everywhere = not isinstance(mine.host, Name) and mine.host.is_unspecified
-    return address == mine.host or (everywhere and classify(address) is not AddressClass.PUBLIC)
+    if classify(mine.host) is AddressClass.UNSPECIFIED:
+        return classify(address) is not AddressClass.PUBLIC
+    return address == dialled_address(mine.host)

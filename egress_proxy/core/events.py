@@ -32,7 +32,7 @@ class EndCause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One request was answered. ``status`` is what the client saw; ``rule`` what decided."""
+    """One request was decided. ``status``: what the client got from us; None when an upstream answers."""
 
     request_id: str
     client: Client
@@ -40,7 +40,7 @@ class Decided:
     door: Door | None
     method: str | None
     target: Target | None
-    status: int
+    status: int | None
     reason: Reason | None = None
     rule: str | None = None
     grant: str | None = None

@@ -69,6 +69,12 @@ class Grants:
         for _, grant_id in self._index.matching(target):
             yield self.by_id[grant_id]
 
+    def under(self, rule: Rule) -> Iterator[Grant]:
+        """Grants made with just this rule, but for the reason given."""
+        for grant in self.by_id.values():
+            if replace(grant.rule, reason=rule.reason) == rule:
+                yield grant
+
     def add(self, grant: Grant) -> "Grants":
         return Grants.of({**self.by_id, grant.id: grant})
 
@@ -78,10 +84,12 @@ class Grants:
     def spend_use(self, grant_id: str) -> "Grants | None":
         """One use less; None when there is none left or no such grant."""
         grant = self.by_id.get(grant_id)
-        if grant is None or grant.uses_left == 0:
+        if grant is None:
             return None
         if grant.uses_left is None:
             return self
+        if grant.uses_left <= 0:
+            return None
         return self._with(replace(grant, uses_left=grant.uses_left - 1))
 
     def give_back_use(self, grant_id: str) -> "Grants":

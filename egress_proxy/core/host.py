@@ -101,12 +101,15 @@ def parse_host(text: str) -> Host:
         raise HostError("the host looks like a number but is not a dotted quad") from None
 
 
-def _parse_ipv6(text: str) -> IPv6Address:
+def _parse_ipv6(text: str) -> IPv4Address | IPv6Address:
+    """Read a literal without brackets; a mapped one (RFC 4291 2.5.5.2) is the IPv4 host that it reaches."""
     # The pattern comes first: IPv6Address accepts a zone id (CVE-2025-22870).
     folded = text.lower() if text.isascii() else ""
     if not _IPV6.fullmatch(folded):
         raise HostError("brackets may hold an IPv6 address and nothing else")
     try:
-        return IPv6Address(folded)
+        address = IPv6Address(folded)
     except AddressValueError:
         raise HostError("brackets may hold an IPv6 address and nothing else") from None
+    # Else a deny entry for 192.0.2.1 would not see [::ffff:192.0.2.1], which the kernel dials as the same.
+    return address if address.ipv4_mapped is None else address.ipv4_mapped

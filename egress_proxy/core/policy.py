@@ -5,12 +5,13 @@ Next: decision.py (the answers), rules.py and grants.py (the lists), access.py (
 """
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from egress_proxy.core.access import Access, Client, Door, InjectRoute, Scheme
+from egress_proxy.core.address import embedded_ipv4
 from egress_proxy.core.decision import Allow, Ask, Decision, Deny, OptIn, Reason
-from egress_proxy.core.dial_policy import is_metadata_name
+from egress_proxy.core.dial_policy import is_metadata
 from egress_proxy.core.grants import Grant, Grants
 from egress_proxy.core.host import Name, Target
 from egress_proxy.core.rule_index import RuleIndex
@@ -33,7 +34,7 @@ class Policy:
     deny: RuleIndex[None] = field(default_factory=RuleIndex)
     routes: tuple[InjectRoute, ...] = ()
     on_miss: OnMiss = OnMiss.DENY
-    sni: SniPolicy = SniPolicy()
+    sni: SniPolicy = field(default_factory=SniPolicy)
 
     def route_for(self, target: Target, client: Client) -> InjectRoute | None:
         """The inject rule whose plain-HTTP address this is; None when it is no rule's."""
@@ -54,7 +55,7 @@ def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decisi
     A deny entry wins over everything; a grant lifts a miss and nothing else.
     """
     target = access.target
-    if is_metadata_name(target.host):
+    if is_metadata(target.host):
         return Deny(Reason.METADATA, target)
     denial = _denied(target, access.client, policy)
     if denial is not None:
@@ -68,10 +69,19 @@ def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decisi
 
 
 def _denied(target: Target, client: Client, policy: Policy) -> Deny | None:
-    for rule, _ in policy.deny.matching(target):
-        if rule.client in (None, client.id):
-            return Deny(Reason.DENIED_BY_RULE, target, str(rule))
+    for reached in _reached(target):
+        for rule, _ in policy.deny.matching(reached):
+            if rule.client in (None, client.id):
+                return Deny(Reason.DENIED_BY_RULE, target, str(rule))
     return None
+
+
+def _reached(target: Target) -> Iterator[Target]:
+    """The target, and the IPv4 host that a literal like 64:ff9b::c000:201 leads to: denied is denied."""
+    yield target
+    hidden = None if isinstance(target.host, Name) else embedded_ipv4(target.host)
+    if hidden is not None:
+        yield Target(hidden[0], target.port)
 
 
 def _decide_route(access: Access, policy: Policy) -> Decision:
@@ -79,14 +89,16 @@ def _decide_route(access: Access, policy: Policy) -> Decision:
     if route is None:
         return Deny(Reason.INJECT_OTHER_TARGET, target)
     rule = f"inject:{route.name}"
-    if access.method != "CONNECT" and not route.admits_method(access.method):
+    # Door two opens with a CONNECT that carries no request yet; each one inside is judged by itself.
+    opens = access.door is Door.CONNECT_INJECT and access.method == "CONNECT"
+    if not opens and not route.admits_method(access.method):
         return Deny(Reason.INJECT_METHOD, target, rule)
-    if access.method != "CONNECT" and not route.admits_path(access.path):
+    if not opens and not route.admits_path(access.path):
         return Deny(Reason.INJECT_PATH, target, rule)
     # What is dialled is what the rule's author wrote, so it opts in to what that entry would.
     # The client names port 80, the proxy dials another: a deny entry for either holds.
     upstream_denial = _denied(route.upstream, access.client, policy)
-    return upstream_denial or Allow(route.upstream, rule, _route_opt_in(route, policy))
+    return upstream_denial or Allow(route.upstream, rule, _route_opt_in(route, access.client, policy))
 
 
 def _decide_listed(access: Access, policy: Policy) -> Allow | None:
@@ -108,11 +120,11 @@ def _decide_granted(access: Access, policy: Policy, grants: Grants, now: float) 
         if grant.can_admit(now):
             return Allow(access.target, str(grant.rule), _opt_in(grant.rule), grant.id)
         spent = grant
-    if spent is not None:
-        return Deny(Reason.GRANT_EXHAUSTED, access.target, str(spent.rule))
     match policy.on_miss:
-        case OnMiss.HOLD:
+        case OnMiss.HOLD:  # a spent grant lifts nothing, so a person is asked again
             return Ask(access.target)
+        case OnMiss.DENY if spent is not None:
+            return Deny(Reason.GRANT_EXHAUSTED, access.target, str(spent.rule))
         case OnMiss.DENY:
             return Deny(Reason.NOT_LISTED, access.target)
 
@@ -125,13 +137,14 @@ def _opt_in(rule: Rule) -> OptIn:
     return OptIn.LOOPBACK if rule.host.text == "localhost" else OptIn.NONE
 
 
-def _route_opt_in(route: InjectRoute, policy: Policy) -> OptIn:
+def _route_opt_in(route: InjectRoute, client: Client, policy: Policy) -> OptIn:
+    if route.scheme is Scheme.HTTP:  # a literal address is no exception: the credential goes in clear
+        return OptIn.ONLY_LOOPBACK
     if not isinstance(route.host, Name):
         return OptIn.LITERAL
-    if route.scheme is Scheme.HTTP:
-        return OptIn.ONLY_LOOPBACK
     # A private entry for the rule's host, under either of its ports, says that the name may lie inside.
-    named = (route.upstream, Target(route.host, route.port))
-    if any(rule.private for target in named for rule, _ in policy.allow.matching(target)):
-        return OptIn.INWARD
+    for target in (route.upstream, Target(route.host, route.port)):
+        for rule, _ in policy.allow.matching(target):
+            if rule.private and rule.client in (None, client.id):
+                return OptIn.INWARD
     return OptIn.LOOPBACK if route.host.text == "localhost" else OptIn.NONE

@@ -19,10 +19,16 @@ _HEAD = re.compile(
     rb"(?P<method>" + _TOKEN + rb") (?P<target>[\x21-\x7e]++) HTTP/1\.(?P<minor>[01])\r\n"
     rb"(?P<fields>(?:" + _FIELD + rb")*+)\r\n"
 )
+# What may still become a request line, and a whole one. Anything else is not HTTP, however long we wait.
+_BEGINNING = re.compile(_TOKEN + rb"(?: (?:[\x21-\x7e]++(?: (?:[A-Z0-9/.]{1,8}+\r?)?)?)?)?")
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/1\.[01]\r")
 _LENGTH = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS)
-_ABSOLUTE = re.compile(rb"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<rest>[^#]*)")
+# Visible ASCII alone: the authority ends at `/` or `?`, and there is no fragment (RFC 9112 3.2.2).
+_ABSOLUTE = re.compile(
+    rb"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[!\"$-.0->@-~]*)(?P<rest>[!\"$-~]*)"
+)
 # Separators and dots as servers decode them: %2e%2e and ..\ climb as well as ../ does.
-_DECODED = ((b"%2e", b"."), (b"%2f", b"/"), (b"%5c", b"/"), (b"\\", b"/"))
+_DECODED = ((b"%2e", b"."), (b"%2f", b"/"), (b"%5c", b"/"), (b"%3b", b";"), (b"\\", b"/"))
 
 
 class RequestError(ValueError):
@@ -60,6 +66,23 @@ def parse_head(head: bytes) -> RequestHead:
     if len(parsed.values(b"host")) > 1:
         raise RequestError("the request names two hosts")
     return parsed
+
+
+class Opening(enum.Enum):
+    """What the first bytes of a connection look like."""
+
+    REQUEST = enum.auto()  # a request line, or what may become one
+    TEXT = enum.auto()  # something else that a person or a text protocol wrote: worth an answer
+    BINARY = enum.auto()  # TLS, SOCKS and the like: an answer in text would only confuse
+
+
+def judge_opening(data: bytes) -> Opening:
+    """Tell early what will never be a request; ``data`` holds at least one byte."""
+    line, end, _ = data.partition(b"\n")
+    grammar = _REQUEST_LINE if end else _BEGINNING
+    if grammar.fullmatch(line):
+        return Opening.REQUEST
+    return Opening.TEXT if line[:1].isalnum() or line[:1] == b"\r" or not line else Opening.BINARY
 
 
 class Framing(enum.Enum):
@@ -111,4 +134,5 @@ def path_has_dot_segments(path: bytes) -> bool:
     decoded = path.partition(b"?")[0].lower()
     for text, meaning in _DECODED:
         decoded = decoded.replace(text, meaning)
-    return not {b".", b".."}.isdisjoint(decoded.split(b"/"))
+    # Servlet containers drop `;…` from a segment before they resolve it, so `..;x` climbs, too.
+    return any(segment.partition(b";")[0] in (b".", b"..") for segment in decoded.split(b"/"))

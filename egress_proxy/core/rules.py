@@ -117,17 +117,13 @@ def parse_rule(
 
 def _read(text: str, bare_ports: Ports) -> Rule:
     scope, rest = _split_scope(text)
-    host_part, ports = rest, bare_ports.value
-    if not rest.endswith("]"):
-        before, colon, after = rest.rpartition(":")
-        if colon:
-            host_part, ports = before, after
+    host_part, ports = _split_ports(rest)
     if ":" in host_part and not host_part.startswith("["):
         raise HostError("an IPv6 address is written in brackets, [::1] or [::1]:8080")
     host = parse_host(host_part)
     if scope is not Scope.EXACT and not isinstance(host, Name):
         raise HostError("a wildcard covers names, not addresses")
-    return Rule(scope, host, _read_ports(ports))
+    return Rule(scope, host, bare_ports if ports is None else _read_ports(ports))
 
 
 def _split_scope(text: str) -> tuple[Scope, str]:
@@ -137,11 +133,13 @@ def _split_scope(text: str) -> tuple[Scope, str]:
     return Scope.EXACT, text
 
 
+def _split_ports(text: str) -> tuple[str, str | None]:
+    before, colon, after = text.rpartition(":")
+    return (text, None) if text.endswith("]") or not colon else (before, after)
+
+
 def _read_ports(text: str) -> Ports | int:
-    for ports in Ports:
-        if text == ports.value:
-            return ports
-    return parse_port(text)
+    return Ports.ANY if text == Ports.ANY.value else parse_port(text)
 
 
 def _refuse_broad(text: str, rule: Rule, suffix_of: SuffixLookup, shared: bool) -> None:
@@ -177,8 +175,10 @@ def _hint(text: str) -> str:
 def _punycode_hint(text: str) -> str:
     import idna  # tables of 300 KiB, needed for this message alone
 
+    scope, rest = _split_scope(text)
+    name, ports = _split_ports(rest)
     try:
-        encoded = idna.encode(text.lower()).decode()
+        encoded = scope + idna.encode(name.lower()).decode()
     except idna.IDNAError:
         return "it is not ASCII"
-    return f"it is not ASCII; if you mean it, write {encoded}"
+    return f"it is not ASCII; if you mean it, write {encoded if ports is None else f'{encoded}:{ports}'}"

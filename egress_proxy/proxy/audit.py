@@ -1,0 +1,103 @@
+"""The audit log: one JSON line per event, each holding the hash of the line before it.
+
+A line is written whole or not at all, and before the answer it tells of. What may be in it is fixed by
+core/events.py. Next: core/events.py, cli/serve.py (who else hears of events).
+"""
+
+import contextlib
+import enum
+import hashlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from egress_proxy.core.events import Event, record_of
+from egress_proxy.core.seams import AuditUnavailable, Now
+
+FIRST_PREVIOUS = "0" * 64
+# What is read back at the start to find the last line; a line has some 500 bytes.
+_TAIL_BYTES = 65_536
+
+
+class OnError(enum.StrEnum):
+    """What to do when a line cannot be written: refuse what it tells of, or go on without it."""
+
+    REFUSE = "refuse"
+    CONTINUE = "continue"
+
+
+class AuditLog:
+    """An append-only file of mode 0600. `write` is an Audit sink."""
+
+    def __init__(self, path: Path, on_error: OnError, now: Now) -> None:
+        """Open or make the file and find the end of its chain. Raises OSError."""
+        self._path = path
+        self._on_error = on_error
+        self._now = now
+        self.failures = 0
+        self._descriptor = -1
+        self._previous, self._sequence = FIRST_PREVIOUS, 0
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Open the path anew, after it was moved away or at the start. Raises OSError; the old file stays."""
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        try:
+            previous, sequence = _end_of_chain(descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self.close()
+        self._descriptor, self._previous, self._sequence = descriptor, previous, sequence
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def write(self, event: Event) -> None:
+        """Append one event. Raises AuditUnavailable when that fails and nothing may pass unrecorded."""
+        record = {
+            "seq": self._sequence,
+            "time": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds"),
+            **record_of(event),
+            "prev": self._previous,
+        }
+        line = json.dumps(record, separators=(",", ":")).encode()
+        if self._append(line + b"\n"):
+            self._previous = hashlib.sha256(line).hexdigest()
+            self._sequence += 1
+
+    def _append(self, line: bytes) -> bool:
+        try:
+            end = os.fstat(self._descriptor).st_size
+            if os.write(self._descriptor, line) == len(line):
+                return True
+            os.ftruncate(self._descriptor, end)  # a full disk took a part: no half line stays
+        except OSError as error:
+            cause: OSError | None = error
+        else:
+            cause = None
+        self.failures += 1
+        if self._on_error is OnError.REFUSE:
+            raise AuditUnavailable("the audit log cannot be written") from cause
+        return False
+
+
+def _end_of_chain(descriptor: int) -> tuple[str, int]:
+    """Hash of the last line and the next sequence number."""
+    size = os.fstat(descriptor).st_size
+    if size == 0:
+        return FIRST_PREVIOUS, 0
+    tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    if not tail.endswith(b"\n"):
+        # Torn by a crash of the machine: it stays for whoever verifies, and the chain goes on from it.
+        os.write(descriptor, b"\n")
+        tail += b"\n"
+    last = tail.rstrip(b"\n").rpartition(b"\n")[2]
+    sequence = 0
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        sequence = int(json.loads(last)["seq"]) + 1
+    return hashlib.sha256(last).hexdigest(), sequence

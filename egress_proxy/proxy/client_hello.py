@@ -1,0 +1,73 @@
+"""The server name of a tunnel's first flight, read by OpenSSL through a memory BIO. No parser of ours.
+
+Nothing is decided here: sni_policy.py judges what comes out. Next: relay.py, which holds the bytes back.
+"""
+
+import ssl
+
+from egress_proxy.core.sni_policy import Hello, OtherFlight
+
+# A post-quantum hello has 2 KiB, an absurd one 20; TLS allows 2^24, which nobody may make us hold.
+HELLO_LIMIT_BYTES = 65_536
+_HANDSHAKE_RECORD = b"\x16\x03"
+
+
+class _NameTaker:
+    """A server context that reads the hello and answers nothing. Synchronous: one hello at a time."""
+
+    def __init__(self) -> None:
+        self.seen: list[str | None] = []
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # Only names are read here, so every hello that some server would take must be readable.
+        self.context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        self.context.set_ciphers("ALL:@SECLEVEL=0")
+        self.context.sni_callback = self._take
+
+    def _take(self, _tls: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
+        self.seen.append(name)
+        return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR  # stop here: we are not the server
+
+
+_TAKER: list[_NameTaker] = []  # made on the first hello: a service without TLS tunnels never pays for it
+
+
+class FirstFlight:
+    """Collects the first client bytes of one tunnel until it is known what they are."""
+
+    __slots__ = ("_incoming", "_tls", "held")
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+        self._incoming: ssl.MemoryBIO | None = None
+        self._tls: ssl.SSLObject | None = None
+
+    def feed(self, data: bytes) -> Hello | OtherFlight | None:
+        """What the flight is; None while more bytes are needed. ``held`` has all bytes so far."""
+        self.held += data
+        start = bytes(self.held[:2])
+        if not _HANDSHAKE_RECORD.startswith(start):
+            return OtherFlight.NOT_TLS
+        if len(self.held) > HELLO_LIMIT_BYTES:
+            return OtherFlight.UNREADABLE
+        return self._handshake(data)
+
+    def _handshake(self, data: bytes) -> Hello | OtherFlight | None:
+        taker = _taker()
+        if self._tls is None or self._incoming is None:
+            self._incoming = ssl.MemoryBIO()
+            self._tls = taker.context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
+        self._incoming.write(data)
+        taker.seen.clear()
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLError:
+            pass
+        return Hello(taker.seen[0]) if taker.seen else OtherFlight.UNREADABLE
+
+
+def _taker() -> _NameTaker:
+    if not _TAKER:
+        _TAKER.append(_NameTaker())
+    return _TAKER[0]

@@ -1,0 +1,259 @@
+"""One client's connection, the story on one screen: read head -> decide -> dial -> act.
+
+Whether is core's (policy.py), how bytes move is tunnel_table.py's and forward.py's. A refusal ends the
+connection; every request of a kept one is judged anew. Next: intake.py (text to Access), listener.py.
+"""
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import Callable
+
+from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.decision import Allow, Ask, Deny, Reason
+from egress_proxy.core.events import Decided, Ended
+from egress_proxy.core.host import Target
+from egress_proxy.core.policy import decide
+from egress_proxy.core.reply import ESTABLISHED, refusal_status, refuse, unanswered
+from egress_proxy.core.request import RequestError, RequestHead, parse_head
+from egress_proxy.core.seams import AuditUnavailable
+from egress_proxy.proxy.closing import close_politely
+from egress_proxy.proxy.forward import ClientAfter, Order
+from egress_proxy.proxy.head_reader import Silence, await_request, read_head
+from egress_proxy.proxy.intake import connect_target, injected_request
+from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.stream import SocketStream, StreamReset
+from egress_proxy.proxy.rejudge import no_longer_allowed
+from egress_proxy.proxy.tunnel import TunnelFacts
+
+
+class _After(enum.Enum):
+    """What becomes of the connection after a request."""
+
+    NEXT = enum.auto()
+    CLOSE = enum.auto()
+    HANDED_OVER = enum.auto()  # the socket is the tunnel's now
+
+
+class Connection:
+    """``peer`` is shown in the log. `run` ends with the connection, or when a tunnel has taken it over."""
+
+    def __init__(
+        self, parts: Parts, stream: SocketStream, peer: str, is_draining: Callable[[], bool]
+    ) -> None:
+        self._parts = parts
+        self._stream = stream
+        self._peer = peer
+        self._is_draining = is_draining
+        self.request_id = ""
+        # Set once a CONNECT to an inject rule's host was answered: we are the other end of it.
+        self._inside: Target | None = None
+        self._inside_client: Client | None = None
+        self.is_busy = False  # a request is being served: draining waits for it
+
+    async def run(self) -> None:
+        after, is_first = _After.NEXT, True
+        try:
+            while after is _After.NEXT:
+                after = await self._serve_next(is_first)
+                is_first = self.is_busy = False
+        except StreamReset:
+            pass  # the client is gone: there is nobody to tell
+        finally:
+            if after is not _After.HANDED_OVER:
+                self._stream.close()
+
+    async def _serve_next(self, is_first: bool) -> _After:
+        limits = self._parts.limits
+        if not is_first and await await_request(self._stream, limits.keep_alive_s) is not None:
+            return _After.CLOSE
+        raw = await read_head(self._stream, limits.head_bytes, limits.head_s)
+        self.request_id = self._parts.new_id()
+        self.is_busy = True
+        match raw:
+            case Silence():
+                return _After.CLOSE
+            case Deny():
+                return await self._refuse(raw, None)
+        try:
+            return await self._answer(parse_head(raw))
+        except RequestError as error:
+            return await self._refuse(Deny(Reason.MALFORMED, detail=str(error)), None)
+
+    async def _answer(self, head: RequestHead) -> _After:
+        if self._is_draining():
+            return await self._refuse(Deny(Reason.DRAINING), head)
+        if head.method == "CONNECT" and self._inside is None:
+            return await self._connect(head)
+        if not self._parts.in_force.policy.routes:
+            return await self._refuse(Deny(Reason.METHOD_NOT_ALLOWED), head)
+        return await self._inject(head)
+
+    async def _connect(self, head: RequestHead) -> _After:
+        target = connect_target(head)
+        if isinstance(target, Deny):
+            return await self._refuse(target, head)
+        client = self._parts.in_force.clients.identify(head)
+        if isinstance(client, Deny):
+            return await self._refuse(client, head)
+        is_route = self._parts.in_force.policy.is_route(target)
+        access = Access(client, target, Door.CONNECT_INJECT if is_route else Door.TUNNEL)
+        decision = await self._decide(access)
+        if isinstance(decision, Deny):
+            return await self._refuse(decision, head, access)
+        return await (self._open_inside if is_route else self._open_tunnel)(head, access, decision)
+
+    async def _decide(self, access: Access) -> Allow | Deny:
+        parts = self._parts
+        decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+        match decision:
+            case Ask():
+                return await parts.asker(access) if parts.asker else unanswered(decision)
+            case _:
+                return decision
+
+    async def _open_inside(self, head: RequestHead, access: Access, allow: Allow) -> _After:
+        """The client speaks plain HTTP to a rule's host: we are the other end, nothing is tunnelled."""
+        failed = self._recorded(access, allow, None)
+        if failed is not None:
+            return await self._refuse(failed, head, access)
+        await self._stream.send(ESTABLISHED)
+        self._inside, self._inside_client = access.target, access.client
+        return _After.NEXT
+
+    async def _open_tunnel(self, head: RequestHead, access: Access, allow: Allow) -> _After:
+        grants, grant_id = self._parts.grants, allow.grant_id
+        if not self._parts.tunnels.has_room(access.client):
+            return await self._refuse(Deny(Reason.TOO_MANY_TUNNELS, access.target), head, access)
+        if grant_id is not None and not grants.spend_use(grant_id):
+            return await self._refuse(Deny(Reason.GRANT_EXHAUSTED, access.target, allow.rule), head, access)
+        refusal: Deny | None = Deny(Reason.INTERNAL)
+        try:
+            refusal = await self._dial_and_hand_over(access, allow)
+        finally:
+            if refusal is not None and grant_id is not None:
+                grants.give_back_use(grant_id)
+        if refusal is None:
+            return _After.HANDED_OVER
+        return await self._refuse(refusal, head, access)
+
+    async def _dial_and_hand_over(self, access: Access, allow: Allow) -> Deny | None:
+        """None once the tunnel is open; until then no 200 was sent."""
+        connected = await self._parts.outbound.connect(allow)
+        if isinstance(connected, Deny):
+            return connected
+        upstream, address = connected
+        try:
+            refusal = self._changed_meanwhile(access, allow) or self._recorded(access, allow, str(address))
+            if refusal is None:
+                await self._stream.send(ESTABLISHED)
+        except BaseException:
+            upstream.close()
+            raise
+        if refusal is not None:
+            upstream.close()
+            return refusal
+        now_s = asyncio.get_running_loop().time()
+        facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, now_s)
+        early = self._stream.take_unread()
+        sni = self._parts.in_force.policy.sni
+        self._parts.tunnels.open(facts, self._stream.sock, upstream, early, sni)
+        return None
+
+    def _changed_meanwhile(self, access: Access, allow: Allow) -> Deny | None:
+        """Dialling takes time, in which a rule or a grant can go."""
+        return no_longer_allowed(access, allow, self._parts)
+
+    async def _inject(self, head: RequestHead) -> _After:
+        request = injected_request(head, self._inside)
+        if isinstance(request, Deny):
+            return await self._refuse(request, head)
+        inside = self._inside_client
+        client = inside if inside is not None else self._parts.in_force.clients.identify(head)
+        if isinstance(client, Deny):
+            return await self._refuse(client, head)
+        door = Door.ABSOLUTE if self._inside is None else Door.CONNECT_INJECT
+        access = Access(client, request.target, door, head.method, request.path)
+        policy = self._parts.in_force.policy
+        decision = decide(access, policy, self._parts.grants.snapshot(), self._parts.now())
+        route = policy.route_for(access.target, client)
+        if not isinstance(decision, Allow) or route is None:
+            deny = decision if isinstance(decision, Deny) else Deny(Reason.INJECT_OTHER_TARGET, access.target)
+            return await self._refuse(deny, head, access)
+        failed = self._recorded(access, decision, None)
+        if failed is not None:
+            return await self._refuse(failed, head, access)
+        order = Order(self.request_id, head, request.path, request.body_bytes, route, decision)
+        return await self._forward(access, order)
+
+    async def _forward(self, access: Access, order: Order) -> _After:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        done = await self._parts.forwarder.forward(self._stream, order)
+        ended = Ended(
+            request_id=order.request_id,
+            client=access.client,
+            target=order.allow.target,
+            door=access.door,
+            cause=done.cause,
+            bytes_out=done.bytes_out,
+            bytes_in=done.bytes_in,
+            duration_s=round(loop.time() - started_s, 3),
+            status=refusal_status(done.deny.reason) if done.deny else done.status,
+            reason=done.deny.reason if done.deny else None,
+            detail=done.deny.detail if done.deny else "",
+        )
+        with contextlib.suppress(AuditUnavailable):  # it has happened; the next request is refused
+            self._parts.audit(ended)
+        match done.after:
+            case ClientAfter.KEPT:
+                return _After.NEXT
+            case ClientAfter.CLOSE if done.deny is not None:
+                return await self._send_refusal(done.deny, order.head)
+            case ClientAfter.CLOSE:
+                await close_politely(self._stream)
+        return _After.CLOSE
+
+    async def _refuse(self, deny: Deny, head: RequestHead | None, access: Access | None = None) -> _After:
+        event = Decided(
+            request_id=self.request_id,
+            client=access.client if access else Client(),
+            peer=self._peer,
+            door=access.door if access else None,
+            method=head.method if head else None,
+            target=deny.target,
+            status=refusal_status(deny.reason),
+            reason=deny.reason,
+            rule=deny.rule,
+            detail=deny.detail,
+        )
+        with contextlib.suppress(AuditUnavailable):  # refused already; it cannot be more than that
+            self._parts.audit(event)
+        return await self._send_refusal(deny, head)
+
+    async def _send_refusal(self, deny: Deny, head: RequestHead | None) -> _After:
+        reply = refuse(deny, self.request_id)
+        is_head = head is not None and head.method == "HEAD"
+        await self._stream.send(reply.head if is_head else reply.head + reply.body)
+        await close_politely(self._stream)
+        return _After.CLOSE
+
+    def _recorded(self, access: Access, allow: Allow, address: str | None) -> Deny | None:
+        """Write an allowed request down; what cannot be written down may not pass."""
+        event = Decided(
+            request_id=self.request_id,
+            client=access.client,
+            peer=self._peer,
+            door=access.door,
+            method=access.method,
+            target=access.target,
+            status=200 if access.method == "CONNECT" else None,
+            rule=allow.rule,
+            grant=allow.grant_id,
+            address=address,
+        )
+        try:
+            self._parts.audit(event)
+        except AuditUnavailable:
+            return Deny(Reason.AUDIT_UNAVAILABLE, access.target)
+        return None

@@ -1,0 +1,246 @@
+"""The two halves of one exchange: the request's body goes up while the answer comes down.
+
+An upstream may answer before the body is through, so both run at once where there is a body to wait for.
+No credential is known here beyond the forms to look for. Next: forward.py (who makes exchanges), http1.py.
+"""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.events import EndCause
+from egress_proxy.proxy.http1 import AnswerEnd, AnswerHead, ClientSide, Header, NotHttp
+from egress_proxy.proxy.recorder import Recording
+from egress_proxy.proxy.reflection import BodyGuard, BodyNotInspectable, ReflectionFound, body_guard
+from egress_proxy.proxy.secret_search import Forms
+from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
+from egress_proxy.proxy.upstream_pool import Upstream
+from egress_proxy.vault.injection import UpstreamHead
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeEnd:
+    """``is_answered``: the client has a complete answer. ``is_whole``: the upstream side ended well, too."""
+
+    cause: EndCause
+    is_answered: bool = False
+    is_whole: bool = False
+    deny: Deny | None = None
+
+
+class ClientLost(Exception):
+    """The client reset its connection or ended in the middle of its body."""
+
+
+class UpstreamLost(Exception):
+    """The upstream broke off, or spoke nonsense; ``reason`` is what a client that has no answer yet gets."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(slots=True)
+class Uploading:
+    """Sends head and body upstream."""
+
+    client: SocketStream
+    side: ClientSide
+    upstream: Upstream
+    head: UpstreamHead
+    recording: Recording | None
+    expects_continue: bool
+    sent_bytes: int = 0
+    is_done: bool = False
+
+    async def send_ready(self) -> None:
+        """Send the head and as much of the body as has come already, in one write."""
+        headers = self.head.headers
+        if self.expects_continue:
+            headers = (*headers, (b"Expect", b"100-continue"))
+        first = self.upstream.http.start(self.head.method, self.head.target, headers)
+        try:
+            await self.upstream.stream.send(first + self._take_ready())
+        except StreamReset:
+            # It may have answered before it closed (413): whoever reads the answer finds out.
+            self.is_done = True
+
+    def _take_ready(self) -> bytes:
+        if self.side.is_body_read():  # a second try: the first one has read the (empty) body
+            self.is_done = True
+            return self.upstream.http.end()
+        ready = b""
+        while (data := self.side.body()) is not None:
+            ready += self._note(data) if data else self.upstream.http.end()
+            if not data:
+                self.is_done = True
+                break
+        return ready
+
+    def _note(self, data: bytes) -> bytes:
+        self.sent_bytes += len(data)
+        if self.recording is not None:
+            self.recording.feed(data)
+        return self.upstream.http.part(data)
+
+    async def send_rest(self) -> None:
+        """Send the body as the client brings it. Raises ClientLost."""
+        while not self.is_done:
+            try:
+                data = await self.client.receive()
+            except StreamReset as error:
+                raise ClientLost from error
+            if not data:
+                raise ClientLost
+            self.side.feed(data)
+            try:
+                await self.upstream.stream.send(self._take_ready())
+            except StreamReset:
+                return
+
+
+@dataclass(slots=True)
+class Answering:
+    """Brings the answer to the client: guarded, flushed whenever the upstream pauses."""
+
+    client: SocketStream
+    side: ClientSide
+    upstream: Upstream
+    forms: Forms
+    allow: Allow
+    is_head: bool
+    opaque_bodies: bool
+    first_byte_s: float
+    idle_s: float
+    status: int | None = None
+    body_bytes: int = 0
+    _guard: BodyGuard | None = None
+    _ready: bytearray = field(default_factory=bytearray)
+
+    async def relay(self) -> None:
+        """Until the answer is complete. Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable."""
+        while True:
+            part = self._next_part()
+            match part:
+                case None:
+                    await self._flush()
+                    await self._receive()
+                case AnswerHead() if part.status < 200:
+                    self._ready += self.side.interim(self._masked(part))
+                case AnswerHead():
+                    self._start(part)
+                case bytes():
+                    self._pass_on(part)
+                case AnswerEnd():
+                    self._finish(part)
+                    await self._flush()
+                    return
+
+    def _next_part(self) -> AnswerHead | bytes | AnswerEnd | None:
+        try:
+            return self.upstream.http.answer()
+        except NotHttp as error:
+            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, _shown(self.forms, str(error))) from None
+
+    async def _receive(self) -> None:
+        limit_s = self.idle_s if self.upstream.http.has_answered else self.first_byte_s
+        try:
+            async with asyncio.timeout(limit_s):
+                data = await self.upstream.stream.receive()
+        except TimeoutError:
+            raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long") from None
+        except StreamReset:
+            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
+        except StreamTruncated:
+            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream broke off the connection") from None
+        self.upstream.http.feed(data)
+
+    def _start(self, head: AnswerHead) -> None:
+        codings = None if self._has_no_body(head) else head.value(b"content-encoding")
+        self._guard = body_guard(codings, self.forms, self.opaque_bodies)
+        if self._guard is None:
+            shown = ascii(codings.decode("latin-1"))[:100] if codings else ""
+            raise UpstreamLost(Reason.BODY_NOT_INSPECTABLE, f"its Content-Encoding is {shown}")
+        self.status = head.status
+        self._ready += self.side.start(self._masked(head))
+
+    def _has_no_body(self, head: AnswerHead) -> bool:
+        return self.is_head or head.status in (204, 304)
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._guard is not None:
+            self._send_body(self._guard.feed(data))
+
+    def _finish(self, end: AnswerEnd) -> None:
+        if self._guard is not None:
+            self._send_body(self._guard.finish())
+        self._ready += self.side.end(self._masked_headers(end.trailers))
+
+    def _send_body(self, data: bytes) -> None:
+        if data:
+            self.body_bytes += len(data)
+            self._ready += self.side.part(data)
+
+    async def _flush(self) -> None:
+        if self._ready:
+            data, self._ready = bytes(self._ready), bytearray()
+            try:
+                await self.client.send(data)
+            except StreamReset as error:
+                raise ClientLost from error
+
+    def _masked(self, head: AnswerHead) -> AnswerHead:
+        return replace(head, reason=self.forms.mask(head.reason), headers=self._masked_headers(head.headers))
+
+    def _masked_headers(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
+        return tuple((name, self.forms.mask(value)) for name, value in headers)
+
+
+def _shown(forms: Forms, text: str) -> str:
+    """A library's message about an upstream's bytes: it may quote them, so it is guarded as they are."""
+    return forms.mask(ascii(text).encode()).decode()[:200]
+
+
+@dataclass(slots=True)
+class Exchange:
+    up: Uploading
+    down: Answering
+
+    async def run(self) -> ExchangeEnd:
+        try:
+            await self.up.send_ready()
+            await (self.down.relay() if self.up.is_done else self._both())
+        except ClientLost:
+            return self._cut(EndCause.CLIENT_RESET)
+        except ReflectionFound:
+            return self._cut(EndCause.REFLECTION)
+        except BodyNotInspectable:
+            return self._cut(EndCause.TRUNCATED)
+        except UpstreamLost as lost:
+            if self.down.status is None:
+                return ExchangeEnd(EndCause.FAULT, deny=self._deny(lost))
+            return self._cut(EndCause.TRUNCATED)
+        return ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=self.up.is_done)
+
+    async def _both(self) -> None:
+        """Body up and answer down; the answer's end is the end, the client's loss is at once."""
+        loop = asyncio.get_running_loop()
+        upload, answer = loop.create_task(self.up.send_rest()), loop.create_task(self.down.relay())
+        try:
+            await asyncio.wait((upload, answer), return_when=asyncio.FIRST_COMPLETED)
+            if upload.done():
+                upload.result()
+            await answer
+        finally:
+            for task in (upload, answer):
+                task.cancel()
+            await asyncio.gather(upload, answer, return_exceptions=True)
+
+    def _cut(self, cause: EndCause) -> ExchangeEnd:
+        """The client has a part of the answer, or is gone: a reset, never an end that looks complete."""
+        self.down.client.abort()
+        return ExchangeEnd(cause)
+
+    def _deny(self, lost: UpstreamLost) -> Deny:
+        return Deny(lost.reason, self.down.allow.target, self.down.allow.rule, lost.detail)

@@ -1,0 +1,62 @@
+"""Reads one request head from a client's stream, bounded in bytes and in time. What is not HTTP is told early.
+
+The bytes are not parsed here. Next: core/request.py (the grammar), connection.py (the caller).
+"""
+
+import asyncio
+import enum
+
+from egress_proxy.core.decision import Deny, Reason
+from egress_proxy.core.request import HEAD_END, Opening, judge_opening
+from egress_proxy.proxy.stream import SocketStream
+
+
+class Silence(enum.Enum):
+    """There is no head, and nobody to answer: close without a word."""
+
+    CLOSED = enum.auto()  # the client left, or never said anything
+    BINARY = enum.auto()  # the client speaks another protocol
+
+
+async def await_request(stream: SocketStream, idle_s: float) -> Silence | None:
+    """Wait on a kept connection until another request begins. Raises StreamReset."""
+    try:
+        async with asyncio.timeout(idle_s):
+            data = await stream.receive()
+    except TimeoutError:
+        return Silence.CLOSED
+    stream.unread(data)
+    return None if data else Silence.CLOSED
+
+
+async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) -> bytes | Deny | Silence:
+    """One head with its empty line; what came behind it is given back to the stream. Raises StreamReset."""
+    held = bytearray()
+    try:
+        async with asyncio.timeout(timeout_s):
+            while data := await stream.receive():
+                held += data
+                end = held.find(HEAD_END) + len(HEAD_END)
+                if len(HEAD_END) <= end <= limit_bytes:
+                    stream.unread(bytes(held[end:]))
+                    return bytes(held[:end])
+                refusal = _refusal(held, limit_bytes)
+                if refusal is not None:
+                    return refusal
+    except TimeoutError:
+        return Deny(Reason.HEAD_TIMEOUT) if held else Silence.CLOSED
+    return _cut_short() if held else Silence.CLOSED
+
+
+def _refusal(held: bytearray, limit_bytes: int) -> Deny | Silence | None:
+    match judge_opening(bytes(held)):
+        case Opening.BINARY:
+            return Silence.BINARY
+        case Opening.TEXT:
+            return Deny(Reason.NOT_HTTP)
+        case Opening.REQUEST:
+            return Deny(Reason.HEAD_TOO_LARGE) if len(held) >= limit_bytes else None
+
+
+def _cut_short() -> Deny:
+    return Deny(Reason.MALFORMED, detail="the request ends in the middle of its head")

@@ -1,0 +1,96 @@
+"""From a parsed head to what it asks for: the target of a CONNECT, target and path of an injected request.
+
+Framing and form only; whether it may be is policy's. Next: core/request.py, core/host.py, connection.py.
+"""
+
+from dataclasses import dataclass
+
+from egress_proxy.core.access import Scheme
+from egress_proxy.core.decision import Deny, Reason
+from egress_proxy.core.host import HostError, Target, parse_authority, parse_host
+from egress_proxy.core.request import (
+    Framing,
+    RequestError,
+    RequestHead,
+    body_framing,
+    path_has_dot_segments,
+    split_absolute,
+)
+
+HTTP_PORT = Scheme.HTTP.default_port
+
+
+def connect_target(head: RequestHead) -> Target | Deny:
+    """The authority of a CONNECT. Host and other headers do not count; a body is refused."""
+    if set(head.values(b"content-length")) - {b"0"} or head.values(b"transfer-encoding"):
+        return Deny(Reason.MALFORMED, detail="a CONNECT has no body")
+    try:
+        return parse_authority(head.target.decode("ascii"))
+    except HostError as error:
+        return Deny(Reason.MALFORMED, detail=str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedRequest:
+    """What a plain-HTTP request asks for. ``path`` byte for byte, query included."""
+
+    target: Target
+    path: bytes
+    body_bytes: int
+
+
+def injected_request(head: RequestHead, inside: Target | None) -> InjectedRequest | Deny:
+    """Read a request for an inject rule. ``inside``: the target of the CONNECT it came through."""
+    if head.method in ("TRACE", "CONNECT"):
+        # TRACE would send the credential back (RFC 9110 9.3.8).
+        return Deny(Reason.METHOD_NOT_ALLOWED, inside)
+    try:
+        located = _locate(head, inside)
+        framing = body_framing(head)
+    except (RequestError, HostError) as error:
+        return Deny(Reason.MALFORMED, inside, detail=str(error))
+    if isinstance(located, Deny):
+        return located
+    target, path = located
+    if path_has_dot_segments(path):
+        return Deny(Reason.MALFORMED, target, detail="the path has dot segments")
+    if framing is Framing.CHUNKED:
+        return Deny(Reason.CHUNKED_BODY, target)
+    assert isinstance(framing, int)  # noqa: S101  narrows the union for the type checker
+    refusal = _unsupported(head, target)
+    return refusal or InjectedRequest(target, path, framing)
+
+
+def _locate(head: RequestHead, inside: Target | None) -> tuple[Target, bytes] | Deny:
+    if inside is not None and head.target.startswith(b"/"):
+        target, path = inside, head.target
+    else:
+        absolute = split_absolute(head.target)
+        if absolute.scheme not in ("http", "https"):
+            raise RequestError("the target's scheme is not http")
+        if absolute.scheme == "https":
+            return Deny(Reason.INJECT_OTHER_TARGET, detail="https:// goes through CONNECT")
+        if "@" in absolute.authority:
+            return Deny(Reason.INJECT_OTHER_TARGET, detail="the target holds user info")
+        target, path = _web_target(absolute.authority), absolute.path
+        if inside is not None and target != inside:
+            return Deny(Reason.INJECT_OTHER_TARGET, target, detail="CONNECT named another host")
+    for named in head.values(b"host"):
+        if _web_target(named.decode("latin-1")) != target:
+            raise RequestError("Host names another host than the target")
+    return target, path
+
+
+def _web_target(authority: str) -> Target:
+    """`host[:port]`, port 80 where none is named. Raises HostError."""
+    if authority.rpartition(":")[2].isdecimal() and not authority.endswith("]"):
+        return parse_authority(authority)
+    return Target(parse_host(authority), HTTP_PORT)
+
+
+def _unsupported(head: RequestHead, target: Target) -> Deny | None:
+    if any(value.lower() != b"100-continue" for value in head.values(b"expect")):
+        return Deny(Reason.EXPECTATION, target)
+    if b"websocket" in head.tokens(b"upgrade"):
+        return Deny(Reason.UPGRADE, target)
+    return None

@@ -1,0 +1,208 @@
+"""Accepts connections, bounds how many there are, and lets them end in order when the service stops.
+
+A fault inside a connection is caught here, logged once, and ends that connection alone. Next: connection.py.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import socket
+import stat
+import struct
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from egress_proxy.core.decision import Deny, Reason
+from egress_proxy.core.events import Faulted
+from egress_proxy.core.reply import refuse
+from egress_proxy.core.seams import Audit, AuditUnavailable
+from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.stream import SocketStream, prepare
+
+BACKLOG = 1024
+# Accepted in one go before the others have their turn.
+ACCEPT_BATCH = 64
+# Kept free for files, lookups, the control API and pooled upstreams.
+RESERVED_DESCRIPTORS = 96
+# After the kernel had no descriptor for us: the listener rests so long, instead of spinning.
+ACCEPT_PAUSE_S = 0.2
+_OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class ListenError(Exception):
+    """A listener cannot be opened. The message says which and why."""
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    """A listening socket on an address; port 0 picks a free one. Raises ListenError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise ListenError(f"cannot listen on {host}:{port}: {(error.strerror or '').lower()}") from None
+    sock.setblocking(False)
+    return sock
+
+
+def listen_unix(path: Path) -> socket.socket:
+    """A listening socket in the file system, mode 0600; a stale one is replaced. Raises ListenError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        # The mode is there before the name is: nobody gets in between bind and chmod.
+        before = os.umask(0o177)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(before)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise ListenError(f"cannot listen on {path}: {(error.strerror or str(error)).lower()}") from None
+    sock.setblocking(False)
+    return sock
+
+
+def _remove_stale(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise OSError(errno.EEXIST, "a file that is no socket is there")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            if probe.connect_ex(str(path)) == 0:
+                raise OSError(errno.EADDRINUSE, "another process is listening there")
+        path.unlink()
+
+
+def connection_limit() -> int:
+    """How many clients the descriptor limit allows: each may need one for itself and one upstream."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(8, (soft - RESERVED_DESCRIPTORS) // 2)
+
+
+ServeConnection = Callable[[SocketStream, str], Connection]
+
+
+class Intake:
+    """All connections of all listeners. `async with` its group by `run`; `drain` ends them in order."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        make: ServeConnection,
+        audit: Audit,
+        tunnels_open: Callable[[], int],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._group = group
+        self._make = make
+        self._audit = audit
+        self._tunnels_open = tunnels_open
+        self._limit = connection_limit()
+        self._listeners: list[socket.socket] = []
+        self._running: dict[asyncio.Task[None], Connection] = {}
+
+    def listen(self, listener: socket.socket) -> None:
+        self._listeners.append(listener)
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def stop_accepting(self) -> None:
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
+
+    def end_idle(self) -> int:
+        """Cancel the connections that serve no request just now; how many are left."""
+        for task, connection in self._running.items():
+            if not connection.is_busy:
+                task.cancel()
+        return sum(connection.is_busy for connection in self._running.values())
+
+    def end_all(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_BATCH):
+            try:
+                sock, address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_ROOM:
+                    self._rest(listener)
+                return
+            self._admit(sock, address)
+
+    def _rest(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self._loop.call_later(ACCEPT_PAUSE_S, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _admit(self, sock: socket.socket, address: object) -> None:
+        if sock.family == socket.AF_UNIX and not _is_own_user(sock):
+            sock.close()
+            return
+        try:
+            prepare(sock)
+        except OSError:  # reset before we looked
+            sock.close()
+            return
+        if len(self._running) + self._tunnels_open() >= self._limit:
+            _turn_away(sock)
+            return
+        stream = SocketStream(self._loop, sock)
+        connection = self._make(stream, _peer_text(address))
+        task = self._group.create_task(self._serve(connection, stream))
+        self._running[task] = connection
+        task.add_done_callback(self._running.pop)
+
+    async def _serve(self, connection: Connection, stream: SocketStream) -> None:
+        """One of the two outermost loops: what goes wrong inside ends this connection and no other."""
+        try:
+            await connection.run()
+        except Exception as error:
+            stream.abort()
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            event = Faulted(
+                connection.request_id, type(error).__name__, f"{Path(where.filename).name}:{where.lineno}"
+            )
+            with contextlib.suppress(AuditUnavailable):
+                self._audit(event)
+
+
+def _turn_away(sock: socket.socket) -> None:
+    """Answer 503 without waiting for a request: there is no descriptor to serve it with."""
+    reply = refuse(Deny(Reason.TOO_MANY_TUNNELS), "")
+    with contextlib.suppress(OSError):
+        sock.send(reply.head + reply.body)
+        sock.shutdown(socket.SHUT_WR)
+        sock.recv(65_536)  # unread bytes would turn the close into a reset that overtakes the answer
+    sock.close()
+
+
+def _is_own_user(sock: socket.socket) -> bool:
+    """Whether the peer of a unix socket runs as our user. Where the kernel does not say: the mode holds."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return bool(uid == os.geteuid())
+
+
+def _peer_text(address: object) -> str:
+    match address:
+        case (str() as host, int() as port, *_):
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        case _:
+            return "unix"

@@ -1,0 +1,108 @@
+"""Lookups shared, cached by TTL and bounded, so that slow or invented names do not starve others.
+
+How a name is asked for is resolver.py's business; nothing is judged here. Called only for targets that
+policy let through: a lookup carries the name to strangers. Next: resolver.py, hosts_file.py.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from egress_proxy.core.host import Name
+from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.hosts_file import HostsFile
+
+CACHE_NAMES = 4096
+# Wildcard entries let a client invent names. So many lookups may run below one parent and so many in all;
+# further ones wait their turn, so slow names hold up their own siblings at most.
+LOOKUPS_PER_PARENT = 16
+LOOKUPS_IN_ALL = 256
+
+
+class NoSuchName(Exception):
+    """The name has no addresses, or its servers failed. The message says which."""
+
+
+class ResolverTimeout(Exception):
+    """No DNS server answered in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a lookup brought, good for ``ttl_s`` seconds. Without addresses, ``failure`` says why."""
+
+    answer: Answer
+    ttl_s: float
+    failure: str = ""
+    timed_out: bool = False
+
+
+Lookup = Callable[[Name], Awaitable[Found]]
+"""Asks for one name; never raises for what a server may answer or fail to."""
+
+
+class NameCache:
+    """Implements the Resolve seam. `async with` it: lookups run in its own task group and end with it."""
+
+    def __init__(self, lookup: Lookup, hosts: HostsFile, clock: Callable[[], float]) -> None:
+        self._lookup = lookup
+        self._hosts = hosts
+        self._clock = clock
+        self._cache: OrderedDict[Name, tuple[Found, float]] = OrderedDict()
+        self._running: dict[Name, asyncio.Task[Found]] = {}
+        self._in_all = asyncio.Semaphore(LOOKUPS_IN_ALL)
+        self._siblings: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> "NameCache":
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._running.values():
+            task.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    async def resolve(self, name: Name) -> Answer:
+        """The addresses of a name. Raises NoSuchName, ResolverTimeout. The caller bounds the time."""
+        local = self._hosts.addresses(name)
+        if local:
+            return Answer(local)
+        found = self._cached(name) or await self._shared(name)
+        if found.timed_out:
+            raise ResolverTimeout(found.failure)
+        if not found.answer.addresses:
+            raise NoSuchName(found.failure)
+        return found.answer
+
+    def _cached(self, name: Name) -> Found | None:
+        found, expires_at = self._cache.get(name, (None, 0.0))
+        return found if expires_at > self._clock() else None
+
+    async def _shared(self, name: Name) -> Found:
+        task = self._running.get(name)
+        if task is None:
+            task = self._running[name] = self._tasks.create_task(self._run(name))
+        # Shielded: a client that goes away must not end the lookup that others wait for.
+        return await asyncio.shield(task)
+
+    async def _run(self, name: Name) -> Found:
+        parent = ".".join(name.text.split(".")[-2:])
+        siblings = self._siblings.get(parent) or asyncio.Semaphore(LOOKUPS_PER_PARENT)
+        self._siblings[parent] = siblings
+        try:
+            async with siblings, self._in_all:
+                found = await self._lookup(name)
+        finally:
+            del self._running[name]
+        self._remember(name, found)
+        return found
+
+    def _remember(self, name: Name, found: Found) -> None:
+        if found.ttl_s > 0:
+            self._cache.pop(name, None)
+            self._cache[name] = (found, self._clock() + found.ttl_s)
+            while len(self._cache) > CACHE_NAMES:
+                self._cache.popitem(last=False)

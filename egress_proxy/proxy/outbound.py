@@ -1,0 +1,48 @@
+"""From an allowed target to a connected socket: look up, judge every address, dial the judged ones.
+
+The one road outside, for tunnels and injected requests alike. A refusal comes back as a value. Next:
+name_cache.py (looks up), core/dial_policy.py (judges), dialer.py (dials).
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from egress_proxy.core.address import Address
+from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.dial_policy import judge_addresses
+from egress_proxy.core.host import Name, Target
+from egress_proxy.core.seams import Answer, Resolve
+from egress_proxy.proxy.dialer import DialFailed, dial
+from egress_proxy.proxy.name_cache import NoSuchName, ResolverTimeout
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """``timeout_s`` bounds look-up and dial together; ``own_listeners`` are never dialled."""
+
+    resolve: Resolve
+    own_listeners: Callable[[], Collection[Target]]
+    timeout_s: float
+
+    async def connect(self, allow: Allow) -> tuple[socket.socket, Address] | Deny:
+        """A connected non-blocking socket and the address it went to, or why there is none."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await self._connect(allow)
+        except (TimeoutError, ResolverTimeout):
+            return Deny(Reason.UPSTREAM_TIMEOUT, allow.target, allow.rule)
+        except NoSuchName as error:
+            return Deny(Reason.NO_SUCH_NAME, allow.target, allow.rule, str(error))
+        except DialFailed as error:
+            return Deny(Reason.UPSTREAM_REFUSED, allow.target, allow.rule, str(error))
+
+    async def _connect(self, allow: Allow) -> tuple[socket.socket, Address] | Deny:
+        host = allow.target.host
+        answer = await self.resolve(host) if isinstance(host, Name) else Answer((host,))
+        judged = self.judge(allow, answer)
+        return judged if isinstance(judged, Deny) else await dial(judged, allow.target.port)
+
+    def judge(self, allow: Allow, answer: Answer) -> tuple[Address, ...] | Deny:
+        return judge_addresses(allow, answer.addresses, answer.chain, self.own_listeners())

@@ -1,0 +1,168 @@
+"""One flow of bytes between two non-blocking sockets, without a task. A tunnel is two of them.
+
+A flow moves at most one buffer a turn, so that no tunnel holds up the others; who calls it when is
+readiness.py's business. No policy here. Next: tunnel.py (both flows), readiness.py.
+"""
+
+import contextlib
+import enum
+import socket
+from collections.abc import Callable
+
+from egress_proxy.core.decision import Deny
+from egress_proxy.core.events import EndCause
+from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
+from egress_proxy.proxy.client_hello import FirstFlight
+
+# Bytes moved for one flow before the others have their turn. 64 KiB keeps a small tunnel beside bulk ones
+# under a millisecond and costs no more per gigabyte than larger turns.
+TURN_BYTES = 65_536
+# One buffer for all: a turn is synchronous, and what it cannot send it copies out.
+_BUFFER = bytearray(TURN_BYTES)
+_VIEW = memoryview(_BUFFER)
+
+FlightJudge = Callable[[Hello | OtherFlight], FlightVerdict | Deny]
+Meter = Callable[[int], bool]
+"""Counts bytes before they go out; False: they may not."""
+
+
+class Wants(enum.Enum):
+    """What a flow waits for after a turn."""
+
+    READ = enum.auto()  # its source was empty
+    WRITE = enum.auto()  # its sink took no more
+    TURN = enum.auto()  # it moved a whole buffer and has more
+    NOTHING = enum.auto()  # its end was passed on
+
+
+class PeerReset(Exception):
+    """A socket of the flow broke: the one it reads from, or the one it writes to."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self.sock = sock
+
+
+class FlowRefused(Exception):
+    """Bytes were held back by the gate or the meter, for good."""
+
+    def __init__(self, cause: EndCause, deny: Deny | None = None) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.deny = deny
+
+
+class Flow:
+    """One direction. `turn` is the only thing that moves bytes."""
+
+    __slots__ = (
+        "_gate",
+        "_judge",
+        "_meter",
+        "_pending",
+        "armed",
+        "carried",
+        "ended",
+        "sink",
+        "source",
+    )
+
+    def __init__(self, source: socket.socket, sink: socket.socket, meter: Meter | None = None) -> None:
+        self.source = source
+        self.sink = sink
+        self.carried = 0
+        self.ended = False
+        self.armed: Wants = Wants.NOTHING  # what readiness.py watches for this flow
+        self._pending = b""
+        self._meter = meter
+        self._gate: FirstFlight | None = None
+        self._judge: FlightJudge | None = None
+
+    def hold_until_judged(self, judge: FlightJudge) -> None:
+        """Keep the first bytes back until ``judge`` has said that they may pass."""
+        self._gate, self._judge = FirstFlight(), judge
+
+    def is_holding(self) -> bool:
+        """Whether bytes came and are held back for judgement."""
+        return self._gate is not None and bool(self._gate.held)
+
+    def is_done(self) -> bool:
+        """Whether its source ended and everything was passed on."""
+        return self.ended and not self._pending
+
+    def offer(self, early: bytes) -> None:
+        """Bytes that were read with the request head; they go first. Call before the first turn."""
+        if early:
+            self._admit(early)
+
+    def turn(self) -> Wants:
+        """Move up to one buffer from source to sink. Raises PeerReset, FlowRefused."""
+        if self._pending and not self._send_pending():
+            return Wants.WRITE
+        if self.ended:
+            return self._pass_end_on()
+        try:
+            count = self.source.recv_into(_BUFFER)
+        except BlockingIOError:
+            return Wants.READ
+        except OSError as error:
+            raise PeerReset(self.source) from error
+        if count == 0:
+            return self._end()
+        if self._gate is None and self._meter is None:
+            return self._forward(count)
+        self._admit(bytes(_VIEW[:count]))
+        return Wants.TURN if self._send_pending() else Wants.WRITE
+
+    def _forward(self, count: int) -> Wants:
+        sent = self._send(_VIEW[:count])
+        if sent < count:
+            self._pending = bytes(_VIEW[sent:count])
+            return Wants.WRITE
+        return Wants.TURN if count == TURN_BYTES else Wants.READ
+
+    def _admit(self, data: bytes) -> None:
+        """Queue bytes once the gate and the meter have let them pass."""
+        if self._gate is not None and self._judge is not None:
+            flight = self._gate.feed(data)
+            if flight is None:
+                return
+            data = self._judged(flight, bytes(self._gate.held), self._judge)
+        if self._meter is not None and not self._meter(len(data)):
+            raise FlowRefused(EndCause.GRANT_ENDED)
+        self._pending += data
+
+    def _judged(self, flight: Hello | OtherFlight, held: bytes, judge: FlightJudge) -> bytes:
+        verdict = judge(flight)
+        if isinstance(verdict, Deny):
+            raise FlowRefused(EndCause.SNI_REFUSED, verdict)
+        self._gate = self._judge = None
+        return held
+
+    def _send_pending(self) -> bool:
+        sent = self._send(self._pending)
+        self._pending = self._pending[sent:]
+        return not self._pending
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            sent = self.sink.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerReset(self.sink) from error
+        self.carried += sent
+        return sent
+
+    def _end(self) -> Wants:
+        self.ended = True
+        if self._gate is not None and self._judge is not None and self._gate.held:
+            # The client stopped in the middle of its hello.
+            self._pending += self._judged(OtherFlight.UNREADABLE, bytes(self._gate.held), self._judge)
+        return Wants.WRITE if self._pending else self._pass_end_on()
+
+    def _pass_end_on(self) -> Wants:
+        """Everything is out: the sink hears that there will be no more (half-close)."""
+        with contextlib.suppress(OSError):  # the other flow reads the reset that this would be
+            self.sink.shutdown(socket.SHUT_WR)
+        return Wants.NOTHING

@@ -1,0 +1,129 @@
+"""Asks DNS for one name: both families at once, CNAME chains followed. The only importer of dnspython.
+
+No cache and no limits here (name_cache.py), no judgement (core/dial_policy.py). Search domains are never
+tried: a target is an absolute name. Next: name_cache.py, dialer.py.
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import dns.asyncresolver
+import dns.exception
+import dns.name
+import dns.rdatatype
+import dns.resolver
+
+from egress_proxy.core.address import Address
+from egress_proxy.core.host import Name
+from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.name_cache import Found
+
+# IPv6 first where both answer at once (RFC 8305 3).
+_FAMILIES = (dns.rdatatype.AAAA, dns.rdatatype.A)
+# How long the second family is waited for once the first has addresses; many resolvers never answer AAAA.
+SECOND_FAMILY_WAIT_S = 0.25
+# A TTL of days must not outlive a change that a person has just made.
+TTL_LIMIT_S = 300.0
+NEGATIVE_TTL_S = 2.0
+QUERY_TIMEOUT_S = 10.0
+_RESOLV_CONF = "/etc/resolv.conf"
+
+
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """A DNS server to ask instead of the system's."""
+
+    address: Address
+    port: int = 53
+
+
+class DnsLookup:
+    """Implements `Lookup`. The system's servers are read again when resolv.conf changes (a VPN came up)."""
+
+    def __init__(self, server: NameServer | None) -> None:
+        self._server = server
+        self._stamp: tuple[int, int] | None = None
+        self._resolver: dns.asyncresolver.Resolver | None = None
+
+    async def __call__(self, name: Name) -> Found:
+        resolver = self._current()
+        if resolver is None:
+            return Found(Answer(()), NEGATIVE_TTL_S, "this machine has no DNS server configured")
+        return await _ask_both(resolver, dns.name.from_text(name.text + "."))
+
+    def _current(self) -> dns.asyncresolver.Resolver | None:
+        stamp = None if self._server else _stamp_of(_RESOLV_CONF)
+        if self._resolver is None or stamp != self._stamp:
+            self._stamp = stamp
+            self._resolver = _make_resolver(self._server)
+        return self._resolver
+
+
+def _make_resolver(server: NameServer | None) -> dns.asyncresolver.Resolver | None:
+    try:
+        resolver = dns.asyncresolver.Resolver(_RESOLV_CONF, configure=server is None)
+    except dns.resolver.NoResolverConfiguration:
+        return None
+    if server is not None:
+        resolver.nameservers = [str(server.address)]
+        resolver.port = server.port
+    resolver.cache = None  # name_cache.py is the cache
+    return resolver
+
+
+def _stamp_of(path: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_ino
+
+
+async def _ask_both(resolver: dns.asyncresolver.Resolver, name: dns.name.Name) -> Found:
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(_ask(resolver, name, family)) for family in _FAMILIES]
+        done, late = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        if late:
+            has_addresses = any(task.result().answer.addresses for task in done)
+            await asyncio.wait(late, timeout=SECOND_FAMILY_WAIT_S if has_addresses else None)
+        for task in asked:
+            task.cancel()
+    return _merge([task.result() for task in asked if not task.cancelled()])
+
+
+def _merge(parts: list[Found]) -> Found:
+    """One answer of both families; a failure counts only when neither has addresses."""
+    good = [part for part in parts if part.answer.addresses]
+    # A chain is kept from every part: a metadata name in it refuses, whichever family told of it.
+    chain = tuple(dict.fromkeys(name for part in parts for name in part.answer.chain))
+    if good:
+        addresses = tuple(address for part in good for address in part.answer.addresses)
+        return Found(Answer(addresses, chain), min(part.ttl_s for part in good))
+    worst = next((part for part in parts if part.ttl_s == 0), parts[0])
+    return Found(Answer((), chain), worst.ttl_s, worst.failure, worst.timed_out)
+
+
+async def _ask(
+    resolver: dns.asyncresolver.Resolver, name: dns.name.Name, family: dns.rdatatype.RdataType
+) -> Found:
+    try:
+        answer = await resolver.resolve(
+            name, family, search=False, lifetime=QUERY_TIMEOUT_S, raise_on_no_answer=False
+        )
+    except dns.resolver.NXDOMAIN:
+        return Found(Answer(()), NEGATIVE_TTL_S, "the name does not exist")
+    except dns.exception.Timeout:
+        return Found(Answer(()), 0.0, "no DNS server answered in time", timed_out=True)
+    except (dns.exception.DNSException, OSError):
+        return Found(Answer(()), 0.0, "the DNS server failed")
+    links = answer.chaining_result
+    chain = tuple(_text(rrset[0].target) for rrset in links.cnames)
+    addresses = tuple(ip_address(record.address) for record in answer.rrset or ())
+    ttl_s = min(links.minimum_ttl, TTL_LIMIT_S) if addresses else NEGATIVE_TTL_S
+    return Found(Answer(addresses, chain), ttl_s, "" if addresses else "the name has no addresses")
+
+
+def _text(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True).lower()

@@ -1,0 +1,182 @@
+"""All open tunnels: opens and counts them, ends those that are idle, revoked or no longer allowed.
+
+One coarse timer for all; a byte costs it nothing. Decisions are core's. Next: tunnel.py, readiness.py.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from egress_proxy.core.access import ANONYMOUS, Client, Door
+from egress_proxy.core.decision import Deny
+from egress_proxy.core.events import EndCause, Ended, Noticed
+from egress_proxy.core.seams import Audit, AuditUnavailable, GrantStore, TunnelCount
+from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight, SniPolicy, judge_first_flight
+from egress_proxy.proxy.relay import Flow, Meter
+from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
+
+# How often the table is looked through at most: the bound on how late a grant's end closes its tunnels.
+SWEEP_S = 1.0
+# A tunnel that moved nothing for so long is idle when the service stops, and need not be waited for.
+QUIET_S = 0.25
+HTTPS_PORT = 443
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelLimits:
+    """``per_client`` holds for clients with a token of their own; anonymous ones share ``in_all``."""
+
+    in_all: int
+    per_client: int
+    idle_s: float
+    half_close_s: float
+    hello_s: float
+
+
+class Readiness(Protocol):
+    """Calls `Tunnel.advance` when a flow can move."""
+
+    def start(self, tunnel: Tunnel) -> None: ...
+
+    def forget(self, tunnel: Tunnel) -> None: ...
+
+
+class TunnelTable:
+    """Implements the Tunnels seam. `start` begins the sweeps, `close_all` ends everything."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        readiness: Readiness,
+        limits: TunnelLimits,
+        audit: Audit,
+        grants: GrantStore,
+    ) -> None:
+        self._loop = loop
+        self._readiness = readiness
+        self._limits = limits
+        self._audit = audit
+        self._grants = grants
+        self._open: set[Tunnel] = set()
+        self._per_client: Counter[str] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self.on_grants_ended: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        shortest = min(self._limits.idle_s, self._limits.half_close_s, self._limits.hello_s)
+        self._timer = self._loop.call_later(min(SWEEP_S, shortest / 4), self._sweep)
+
+    def has_room(self, client: Client) -> bool:
+        if len(self._open) >= self._limits.in_all:
+            return False
+        return client.id == ANONYMOUS or self._per_client[client.id] < self._limits.per_client
+
+    def count(self) -> TunnelCount:
+        return TunnelCount(len(self._open), self._limits.in_all)
+
+    def open(
+        self, facts: TunnelFacts, client: socket.socket, upstream: socket.socket, early: bytes, sni: SniPolicy
+    ) -> None:
+        """Take both sockets over. ``early``: bytes that came with the request head."""
+        out, back = Flow(client, upstream, self._meter(facts)), Flow(upstream, client)
+        if sni.check and facts.target.port == HTTPS_PORT:
+            out.hold_until_judged(lambda flight: self._judge(facts, flight, sni))
+        tunnel = Tunnel(facts, out, back, self._ended)
+        self._open.add(tunnel)
+        self._per_client[facts.client.id] += 1
+        if tunnel.offer(early):
+            self._readiness.start(tunnel)
+
+    def _meter(self, facts: TunnelFacts) -> Meter | None:
+        grant = self._grants.snapshot().by_id.get(facts.allow.grant_id or "")
+        if grant is None or grant.bytes_left is None:
+            return None
+        return lambda count: self._grants.spend_bytes(grant.id, count)
+
+    def _judge(self, facts: TunnelFacts, flight: Hello | OtherFlight, sni: SniPolicy) -> FlightVerdict | Deny:
+        verdict = judge_first_flight(facts.target, flight, sni)
+        if verdict in (FlightVerdict.UNNAMED, FlightVerdict.NOT_TLS):
+            self._record(Noticed(facts.request_id, facts.client, facts.target, f"first_flight_{verdict}"))
+        return verdict
+
+    def _ended(self, tunnel: Tunnel, cause: EndCause, deny: Deny | None) -> None:
+        self._readiness.forget(tunnel)
+        self._open.discard(tunnel)
+        facts = tunnel.facts
+        self._per_client[facts.client.id] -= 1
+        if not self._per_client[facts.client.id]:
+            del self._per_client[facts.client.id]
+        self._record(
+            Ended(
+                request_id=facts.request_id,
+                client=facts.client,
+                target=facts.target,
+                door=Door.TUNNEL,
+                cause=cause,
+                bytes_out=tunnel.out.carried,
+                bytes_in=tunnel.back.carried,
+                duration_s=round(self._loop.time() - facts.started_at, 3),
+                reason=deny.reason if deny else None,
+                detail=deny.detail if deny else "",
+            )
+        )
+
+    def _record(self, event: Ended | Noticed) -> None:
+        # The sink has said so itself; what is over cannot be refused any more.
+        with contextlib.suppress(AuditUnavailable):
+            self._audit(event)
+
+    def close_grant(self, grant_id: str, cause: EndCause) -> int:
+        return self.close_where(lambda facts: facts.allow.grant_id == grant_id, cause)
+
+    def close_where(self, unwanted: Callable[[TunnelFacts], bool], cause: EndCause) -> int:
+        """End the tunnels whose facts say so; how many there were."""
+        chosen = [tunnel for tunnel in self._open if unwanted(tunnel.facts)]
+        for tunnel in chosen:
+            tunnel.end(cause)
+        return len(chosen)
+
+    def close_quiet(self) -> int:
+        """End the tunnels that move nothing just now; how many are left. For draining."""
+        now = self._loop.time()
+        for tunnel in list(self._open):
+            self._note_movement(tunnel, now)
+            if now - tunnel.moved_at >= QUIET_S:
+                tunnel.end(EndCause.DRAINED)
+        return len(self._open)
+
+    def close_all(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for tunnel in list(self._open):
+            tunnel.end(EndCause.DRAINED)
+
+    def _sweep(self) -> None:
+        self.on_grants_ended()
+        now = self._loop.time()
+        for tunnel in list(self._open):
+            self._note_movement(tunnel, now)
+            cause = self._overdue(tunnel, now)
+            if cause is not None:
+                tunnel.end(cause)
+        self.start()
+
+    def _note_movement(self, tunnel: Tunnel, now: float) -> None:
+        carried = tunnel.out.carried + tunnel.back.carried
+        if carried != tunnel.seen_bytes:
+            tunnel.seen_bytes = carried
+            tunnel.moved_at = now
+
+    def _overdue(self, tunnel: Tunnel, now: float) -> EndCause | None:
+        quiet_s = now - tunnel.moved_at
+        if quiet_s > self._limits.idle_s:
+            return EndCause.IDLE
+        if tunnel.is_half_closed and quiet_s > self._limits.half_close_s:
+            return EndCause.HALF_CLOSED
+        if tunnel.out.is_holding() and quiet_s > self._limits.hello_s:
+            return EndCause.SNI_REFUSED
+        return None

@@ -1,0 +1,183 @@
+"""A client's request head to the upstream's: what must not travel is taken out, one credential set.
+
+Pure: no I/O, no clock. The value stands in the returned headers and forms, nowhere else.
+Next: proxy/forward.py (sends the head), proxy/reflection.py (looks for the forms in answers).
+"""
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field
+from urllib.parse import quote_from_bytes
+
+from egress_proxy.core.access import InjectRoute
+from egress_proxy.core.host import host_text
+from egress_proxy.core.request import RequestHead
+from egress_proxy.vault.secret import Secret, flaw
+from egress_proxy.vault.sources import SecretSource
+
+Header = tuple[bytes, bytes]
+
+# Behind CGI and WSGI X_Api_Key and X-Api-Key are one variable, with some servers X.Api.Key as well:
+# names are compared in lower case, with everything but letters and digits as a hyphen.
+_FOLDED = bytes(
+    ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-")
+    for code in range(256)
+)
+_CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key", b"x-goog-api-key"})
+# RFC 9110 7.6.1, whether or not Connection names them; Host and Expect are ours to answer for.
+_NEVER_PASS = frozenset(
+    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"host", b"expect"}
+)
+_CONTENT_LENGTH = b"content-length"
+_ACCEPT_ENCODING = b"accept-encoding"
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_WEIGHTED = re.compile(
+    rb"[ \t]*(?P<coding>gzip|x-gzip|\*)[ \t]*(?:;[ \t]*q=(?P<weight>[01](?:\.[0-9]{0,3})?)[ \t]*)?",
+    re.IGNORECASE,
+)
+
+_PLACE = "{secret}"
+# Shorter stretches of base64 stand in innocent text by chance.
+_BASE64_LEAST_BYTES = 8
+# What encoders leave as it is: nothing, slashes (Python), the marks of JavaScript.
+_URL_SAFE = ("", "/", "!'()*")
+_HEX_ESCAPE = re.compile(rb"%[0-9A-F]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCredential:
+    """A credential for one request, taken once: the guard must look for what was really sent."""
+
+    header: bytes
+    format: str
+    secret: Secret
+
+    def value(self) -> bytes:
+        """The whole header value. Fit for a header, since its two parts are (`flaw`)."""
+        return self.format.replace(_PLACE, self.secret.reveal()).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Which header a rule sets, how its value is written, where the secret comes from.
+
+    ``format`` holds `{secret}` once. Raises ValueError, quoting nothing: keys get pasted there.
+    """
+
+    header: bytes
+    format: str
+    source: SecretSource
+
+    def __post_init__(self) -> None:
+        folded = _fold(self.header)
+        framing = _never_passes(folded) or folded in (_CONTENT_LENGTH, _ACCEPT_ENCODING)
+        if framing or not _TOKEN.fullmatch(self.header):
+            raise ValueError("the credential's header cannot carry one")
+        # Never str.format: `{secret.__class__}` would be evaluated.
+        if self.format.count(_PLACE) != 1 or flaw(self.format.replace(_PLACE, "x")) is not None:
+            raise ValueError(f"the credential's format is not printable ASCII with one {_PLACE}")
+
+    def current(self) -> HeldCredential:
+        """Raises SecretUnavailable."""
+        return HeldCredential(self.header, self.format, self.source.current())
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamHead:
+    """What goes upstream. ``headers`` hold the credential and are not shown."""
+
+    method: str
+    target: bytes
+    headers: tuple[Header, ...] = field(repr=False)
+
+
+def rewrite(
+    head: RequestHead, path: bytes, route: InjectRoute, credential: HeldCredential | None
+) -> UpstreamHead:
+    """The head for the upstream of ``route``; ``path``, query included, goes out byte for byte.
+
+    Host, the client's headers in their order, Accept-Encoding, the credential. Content-Length is
+    among the client's: `core.request.body_framing` has judged it.
+    """
+    # Ours are added behind the removal, so that `Connection: authorization` cannot take them out.
+    dropped = _CREDENTIALS | {_fold(name) for name in head.tokens(b"connection")}
+    ours: list[Header] = []
+    if not route.opaque_bodies:
+        dropped |= {_ACCEPT_ENCODING}
+        ours.append((b"Accept-Encoding", _readable_codings(head)))
+    if credential is not None:
+        dropped |= {_fold(credential.header)}
+        ours.append((credential.header, credential.value()))
+    kept = [header for header in head.headers if _passes(header[0], dropped)]
+    return UpstreamHead(head.method, path, ((b"Host", _host_value(route)), *kept, *ours))
+
+
+def _fold(name: bytes) -> bytes:
+    return name.translate(_FOLDED)
+
+
+def _never_passes(folded: bytes) -> bool:
+    return folded in _NEVER_PASS or folded.startswith(b"proxy-")
+
+
+def _passes(name: bytes, dropped: frozenset[bytes]) -> bool:
+    folded = _fold(name)
+    if folded == _CONTENT_LENGTH:
+        # `Connection: content-length` would make a second request of the body, and so would a
+        # Content_Length that says something else.
+        return name.lower() == folded
+    return not _never_passes(folded) and folded not in dropped
+
+
+def _host_value(route: InjectRoute) -> bytes:
+    is_default = route.upstream_port == route.scheme.default_port
+    return (host_text(route.host) if is_default else str(route.upstream)).encode("ascii")
+
+
+def _readable_codings(head: RequestHead) -> bytes:
+    """What the client offers and the reflection guard can read; without the header any coding is
+    welcome (RFC 9110 12.5.3). gzip goes by its own weight, else by that of `*`."""
+    offers = b",".join(head.values(_ACCEPT_ENCODING)).split(b",")
+    matches = filter(None, map(_WEIGHTED.fullmatch, offers))
+    weights = {match["coding"].lower(): float(match["weight"] or 1) for match in matches}
+    weight = weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", 0.0)))
+    return b"identity, gzip" if weight > 0 else b"identity"
+
+
+def secret_forms(credential: HeldCredential) -> tuple[bytes, ...]:
+    """What an answer must not hold, longest first: the whole value and the secret alone, each raw,
+    in base64, URL-encoded and escaped for JSON.
+
+    Raw has no least length: a secret of one letter blanks that letter out of every answer. Such a
+    secret can be guessed; the guard cannot help it. Not covered: hex, HTML entities, base64 broken
+    into lines, what a secret that is base64 itself decodes to, an answer fetched in ranges.
+    """
+    texts = {credential.value(), credential.secret.reveal().encode("ascii")}
+    spellings = (_base64_forms, _url_forms, _json_forms)
+    forms = texts.union(*(spell(text) for text in texts for spell in spellings))
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+def _base64_forms(text: bytes) -> set[bytes]:
+    """Found in the base64 of longer texts too: ``text`` begins at one of three places of a group of
+    three bytes, and what counts are the characters in which no neighbouring byte has a part."""
+    forms = set()
+    for before in range(3):
+        first, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            forms.add(encode(bytes(before) + text)[first:end])
+    return {form for form in forms if len(form) >= _BASE64_LEAST_BYTES}
+
+
+def _url_forms(text: bytes) -> set[bytes]:
+    quoted = {quote_from_bytes(text, safe).encode("ascii") for safe in _URL_SAFE}
+    quoted |= {form.replace(b"%20", b"+") for form in quoted}
+    return quoted | {_HEX_ESCAPE.sub(lambda escape: escape[0].lower(), form) for form in quoted}
+
+
+def _json_forms(text: bytes) -> set[bytes]:
+    inner = json.dumps(text.decode("ascii"))[1:-1].encode("ascii")
+    return {inner, inner.replace(b"/", rb"\/")}  # PHP escapes slashes as well

@@ -1,0 +1,1 @@
+"""The tests: a mirror of the product's tree, with real parts to test against in support/."""

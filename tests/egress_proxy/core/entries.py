@@ -1,0 +1,80 @@
+"""Text to core values, as the product's callers make them: with the real public-suffix list.
+
+No expectations here. Used by the tests beside this file, by tests/properties and by tests/fuzz.
+"""
+
+import functools
+
+from publicsuffixlist import PublicSuffixList
+
+from egress_proxy.core.access import Access, Client, Door, InjectRoute
+from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
+from egress_proxy.core.host import parse_authority
+from egress_proxy.core.policy import OnMiss, Policy, rule_index
+from egress_proxy.core.rules import Ports, Rule, Suffix, parse_rule
+
+NOW = 1_000_000.0
+
+
+@functools.cache
+def _lists() -> tuple[PublicSuffixList, PublicSuffixList]:
+    whole = PublicSuffixList(accept_unknown=False)
+    return whole, PublicSuffixList(accept_unknown=False, only_icann=True)
+
+
+def suffix_of(name: str) -> Suffix:
+    """What the public-suffix list says of a name, its two sections told apart."""
+    whole, icann = _lists()
+    if icann.is_public(name):
+        return Suffix.ICANN
+    return Suffix.PRIVATE if whole.is_public(name) else Suffix.NONE
+
+
+def allow_entry(text: str, **extra: str | bool | None) -> Rule:
+    """An entry as the flags and the file read it; ``extra`` as in `parse_rule`."""
+    return parse_rule(text, suffix_of, **extra)  # type: ignore[arg-type]
+
+
+def deny_entry(text: str, client: str | None = None) -> Rule:
+    return parse_rule(text, suffix_of, bare_ports=Ports.ANY, client=client)
+
+
+def policy(
+    allow: tuple[str | Rule, ...] = (),
+    deny: tuple[str | Rule, ...] = (),
+    routes: tuple[InjectRoute, ...] = (),
+    on_miss: OnMiss = OnMiss.DENY,
+) -> Policy:
+    allowed = [allow_entry(entry) if isinstance(entry, str) else entry for entry in allow]
+    denied = [deny_entry(entry) if isinstance(entry, str) else entry for entry in deny]
+    return Policy(rule_index(allowed), rule_index(denied), routes, on_miss)
+
+
+def granted(*entries: str | Rule, **limits: float) -> Grants:
+    """Grants g0, g1, … made at NOW, all with the same limits."""
+    grants = Grants()
+    for number, entry in enumerate(entries):
+        rule = allow_entry(entry) if isinstance(entry, str) else entry
+        grants = grants.add(grant(f"g{number}", rule, **limits))
+    return grants
+
+
+def grant(grant_id: str, rule: str | Rule, **limits: float) -> Grant:
+    rule = allow_entry(rule) if isinstance(rule, str) else rule
+    return make_grant(grant_id, rule, Limits(**limits), NOW)  # type: ignore[arg-type]
+
+
+def connect(authority: str, client: str = "anonymous") -> Access:
+    """The question that `CONNECT authority` asks."""
+    return Access(Client(client), parse_authority(authority), Door.TUNNEL)
+
+
+def request(
+    authority: str,
+    method: str = "GET",
+    path: bytes = b"/",
+    door: Door = Door.ABSOLUTE,
+    client: str = "anonymous",
+) -> Access:
+    """The question that one plain-HTTP request at an inject door asks."""
+    return Access(Client(client), parse_authority(authority), door, method, path)

@@ -1,0 +1,70 @@
+"""Rules of core/rule_index.py: the same answer as asking every entry, at a cost that does not grow.
+
+The answer itself is compared with a linear scan in ../../properties/test_rule_index.py.
+"""
+
+import pytest
+
+from egress_proxy.core.host import Target, parse_authority
+from egress_proxy.core.rule_index import RuleIndex
+from egress_proxy.core.rules import Rule
+from tests.egress_proxy.core.entries import allow_entry
+
+
+def index(*entries: str) -> RuleIndex[int]:
+    return RuleIndex.of((allow_entry(entry), number) for number, entry in enumerate(entries))
+
+
+def found(entries: RuleIndex[int], authority: str) -> list[str]:
+    return [str(rule) for rule, _ in entries.matching(parse_authority(authority))]
+
+
+def test_the_closest_pattern_comes_first() -> None:
+    entries = index("**.b.example", "*.b.example", "**.a.b.example", "a.b.example", "other.example")
+    assert found(entries, "a.b.example:443") == ["a.b.example", "**.a.b.example", "*.b.example", "**.b.example"]
+    assert found(entries, "b.example:443") == ["**.b.example"]
+    assert found(entries, "x.a.b.example:443") == ["**.a.b.example", "*.b.example", "**.b.example"]
+
+
+def test_entries_for_one_host_stay_apart_and_in_order() -> None:
+    entries = index("a.example:22", "a.example", "a.example:*", "a.example:22")
+    assert list(entries.matching(parse_authority("a.example:22"))) == [
+        (allow_entry("a.example:22"), 0),
+        (allow_entry("a.example:*"), 2),
+        (allow_entry("a.example:22"), 3),
+    ]
+
+
+@pytest.mark.parametrize("authority", ["a.example:25", "example:443", "b.example:443", "1.2.3.4:443", "[::1]:1"])
+def test_what_no_entry_covers_is_not_found(authority: str) -> None:
+    assert found(index("a.example", "*.a.example", "1.2.3.5", "[::2]"), authority) == []
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    assert found(RuleIndex(), "a.example:443") == []
+    assert list(RuleIndex[int]()) == []
+
+
+def test_addresses_are_found_as_addresses() -> None:
+    assert found(index("[::1]:80", "127.0.0.1"), "[0:0:0:0:0:0:0:1]:80") == ["[::1]:80"]
+    assert found(index("[::1]:80", "127.0.0.1"), "[::ffff:127.0.0.1]:80") == ["127.0.0.1"]
+
+
+def test_every_pair_can_be_listed() -> None:
+    entries = ["a.example", "*.b.example", "a.example:22"]
+    assert sorted((number, str(rule)) for rule, number in index(*entries)) == list(enumerate(entries))
+
+
+def test_a_long_list_costs_no_more_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = RuleIndex.of((allow_entry(f"{kind}h{n}.example"), n) for n in range(2000) for kind in ("", "**."))
+    asked: list[Target] = []
+    matches = Rule.matches
+
+    def counted(rule: Rule, target: Target) -> bool:
+        asked.append(target)
+        return matches(rule, target)
+
+    monkeypatch.setattr(Rule, "matches", counted)
+    assert found(entries, "a.b.h1999.example:443") == ["**.h1999.example"]
+    assert found(entries, "a.b.c.d.unlisted.example:443") == []
+    assert len(asked) == 1
