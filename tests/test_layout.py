@@ -165,9 +165,7 @@ def catching_all(module: Module) -> Iterator[str]:
                 continue
             case ast.ExceptHandler(kind, lineno=line) if _catches_all(kind):
                 yield f"{module.path}:{line} catches everything"
-            case ast.Call(
-                ast.Attribute(attr="suppress") | ast.Name("suppress"), kinds, lineno=line
-            ):
+            case ast.Call(ast.Attribute(attr="suppress") | ast.Name("suppress"), kinds, lineno=line):
                 if any(map(_catches_all, kinds)):
                     yield f"{module.path}:{line} suppresses everything"
 

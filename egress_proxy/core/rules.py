@@ -167,7 +167,7 @@ def _hint(text: str) -> str:
         return "one entry holds one host; give several entries"
     if text != text.strip() or any(c.isspace() for c in text):
         return "an entry holds no blanks"
-    if "*" in text.removeprefix("**.").removeprefix("*.").removesuffix(":*"):
+    if "*" in _split_scope(text)[1].removesuffix(":*"):
         return "a star stands for labels in front (*.host, **.host) or for all ports (host:*), nowhere else"
     return ""
 

@@ -60,7 +60,9 @@ class ClientSide:
         self._knows_interim = head.version >= (1, 1)
 
     def feed(self, data: bytes) -> None:
-        self._http.receive_data(data)
+        """Bytes of the body and of what follows it. Never the end: h11 takes empty bytes for that."""
+        if data:
+            self._http.receive_data(data)
 
     def body(self) -> bytes | None:
         """The next bytes of the request's body; empty at its end, None when more must be fed."""

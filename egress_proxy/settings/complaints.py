@@ -86,22 +86,23 @@ def _model_at(key: Key) -> Model | None:
 
 
 def _allowed(key: Key) -> str:
-    """The words for what a key takes; an item of a list may have no others than the list's."""
+    """The words for what a key takes."""
     words = ""
     model: Model | None = Settings
+    inner: tuple[object, ...] = ()
     for part in key:
-        field = model.model_fields.get(part) if model and isinstance(part, str) else None
-        if field is not None:
-            words = _words(field) or words
-            model = _model_in(field.annotation)
+        if isinstance(part, int):
+            words = _words(inner[:1]) or "a table"
+        elif model is not None and part in model.model_fields:
+            field = model.model_fields[part]
+            inner, model = get_args(field.annotation), _model_in(field.annotation)
+            words = field.description or _words(inner)
     return words
 
 
-def _words(field: FieldInfo) -> str:
-    """The description of the field, or of its type where that is optional."""
-    if field.description:
-        return field.description
-    for inner in get_args(field.annotation):
+def _words(types: tuple[object, ...]) -> str:
+    """The description of the first type that has one: of `Port` in `Port | None`."""
+    for inner in types:
         for note in getattr(inner, "__metadata__", ()):
             if isinstance(note, FieldInfo) and note.description:
                 return note.description

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from egress_proxy.settings.origins import Key
 
-_PART = re.compile(
-    r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[A-Za-z0-9_-]+))\s*"""
-)
+_PART = re.compile(r"""\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[A-Za-z0-9_-]+))\s*""")
 _HEADER = re.compile(r"\s*(?P<open>\[\[?)(?P<name>[^\]]+)\]")
 _STRING = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
 _LONG_QUOTES = ('"""', "'''")

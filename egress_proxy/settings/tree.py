@@ -105,11 +105,10 @@ class TlsTable(_Table):
 
 class AuditTable(_Table):
     path: Line = ""
-    on_error: Annotated[Literal["refuse", "continue"], Field(description="refuse or continue")] = (
-        "refuse"
-    )
+    on_error: Annotated[Literal["refuse", "continue"], Field(description="refuse or continue")] = "refuse"
 
 
+_ENTRY = Field(description="a host, or a table with one")
 _ENTRIES = 'a list of hosts, such as ["api.example.com"]'
 
 
@@ -131,20 +130,16 @@ class Settings(_Table):
     client_token: SecretReference | None = None
     record_requests: Line = ""
     allow_none: Switch = False
-    allow: tuple[Annotated[AllowEntry, BeforeValidator(_bare)], ...] = Field(
-        (), description=_ENTRIES
-    )
+    allow: tuple[Annotated[AllowEntry, _ENTRY, BeforeValidator(_bare)], ...] = Field((), description=_ENTRIES)
     allow_private: tuple[Entry, ...] = Field((), description=_ENTRIES)
     allow_shared: tuple[Entry, ...] = Field((), description=_ENTRIES)
-    deny: tuple[Annotated[DenyEntry, BeforeValidator(_bare)], ...] = Field((), description=_ENTRIES)
+    deny: tuple[Annotated[DenyEntry, _ENTRY, BeforeValidator(_bare)], ...] = Field((), description=_ENTRIES)
     inject: tuple[InjectEntry, ...] = Field((), description="a list of tables, [[inject]]")
     # The flags' single rule; kept apart because one flag may stand in the file and another not.
     inject_host: Entry | None = None
     inject_secret_env: Line | None = None
     inject_header: Line | None = None
-    inject_scheme: Annotated[
-        Literal["https", "http"] | None, Field(description="https or http")
-    ] = None
+    inject_scheme: Annotated[Literal["https", "http"] | None, Field(description="https or http")] = None
     inject_port: Port | None = None
     client: tuple[ClientEntry, ...] = Field((), description="a list of tables, [[client]]")
     control: ControlTable = Field(ControlTable(), description="a table, [control]")

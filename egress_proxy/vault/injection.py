@@ -21,14 +21,12 @@ Header = tuple[bytes, bytes]
 # Behind CGI and WSGI X_Api_Key and X-Api-Key are one variable, with some servers X.Api.Key as well:
 # names are compared in lower case, with everything but letters and digits as a hyphen.
 _FOLDED = bytes(
-    ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-")
-    for code in range(256)
+    ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-") for code in range(256)
 )
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key", b"x-goog-api-key"})
 # RFC 9110 7.6.1, whether or not Connection names them; Host and Expect are ours to answer for.
 _NEVER_PASS = frozenset(
-    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
-    | {b"host", b"expect"}
+    {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"} | {b"host", b"expect"}
 )
 _CONTENT_LENGTH = b"content-length"
 _ACCEPT_ENCODING = b"accept-encoding"

@@ -20,7 +20,7 @@ from egress_proxy.core.policy import OnMiss
 from egress_proxy.core.rules import Suffix
 from egress_proxy.core.seams import TunnelCount
 from egress_proxy.proxy.grant_store import MemoryGrantStore
-from tests.support.http import Response, parse_head, request_bytes
+from tests.support.http import Head, Response, parse_head, request_bytes
 
 TOKEN = "c0ntr0l-T0ken"
 NOW = 1_800_000_000.0
@@ -137,11 +137,13 @@ class ControlService:
 
 
 async def read_answer(reader: asyncio.StreamReader, *, head_only: bool = False) -> Response:
-    head = parse_head(await reader.readuntil(b"\r\n\r\n"))
-    if head.status == 100:
-        return await read_answer(reader)
+    """The final answer, with the interim heads before it."""
+    interim: list[Head] = []
+    while (head := parse_head(await reader.readuntil(b"\r\n\r\n"))).status == 100:
+        interim.append(head)
     length = int(head.value("Content-Length") or 0)
-    return Response(head, b"" if head_only else await reader.readexactly(length))
+    body = b"" if head_only else await reader.readexactly(length)
+    return Response(head, body, interim=tuple(interim))
 
 
 def error_of(response: Response) -> tuple[int, str]:

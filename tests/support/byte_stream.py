@@ -86,9 +86,7 @@ def _next_towards(sock: socket.socket, marker: bytes, received: bytearray) -> by
     return sock.recv(wanted)
 
 
-def read_to_end(
-    sock: socket.socket, timeout_s: float = DEFAULT_S, limit_bytes: int = 1 << 30
-) -> bytes:
+def read_to_end(sock: socket.socket, timeout_s: float = DEFAULT_S, limit_bytes: int = 1 << 30) -> bytes:
     """All bytes until the other side ends; a reset raises, so it is never taken for an end."""
     received, end = read_until_end(sock, timeout_s, limit_bytes)
     if end is End.RESET:

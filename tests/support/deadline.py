@@ -30,18 +30,14 @@ class Deadline:
         return left
 
 
-def wait_for(
-    condition: threading.Condition, holds: Callable[[], bool], timeout_s: float, what: str
-) -> None:
+def wait_for(condition: threading.Condition, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
     """Wait until ``holds()``, judged under the lock; ``TimeoutError`` names ``what``."""
     with condition:
         if not condition.wait_for(holds, timeout_s):
             raise TimeoutError(f"waited {timeout_s:g} s for {what}")
 
 
-def eventually(
-    holds: Callable[[], bool], timeout_s: float = DEFAULT_S, what: str = "the condition"
-) -> None:
+def eventually(holds: Callable[[], bool], timeout_s: float = DEFAULT_S, what: str = "the condition") -> None:
     """Probe ``holds()`` until it is true. For figures of another process, which send no event."""
     deadline = Deadline(timeout_s, what)
     while not holds():

@@ -62,9 +62,7 @@ class DnsServer:
         datagrams, _ = await self._loop.create_datagram_endpoint(
             lambda: _Datagrams(self._answerer), sock=self._udp
         )
-        server = await self._loop.create_server(
-            lambda: _Stream(self._answerer, open_streams), sock=self._tcp
-        )
+        server = await self._loop.create_server(lambda: _Stream(self._answerer, open_streams), sock=self._tcp)
         self._ready.set()
         await self._stop.wait()
         server.close()

@@ -120,9 +120,7 @@ class Zone:
                 pass  # a loop: the chain so far is the answer
         return _fitting(query, response, udp)
 
-    def _next_turn(
-        self, key: str, record: Addresses, rdtype: dns.rdatatype.RdataType
-    ) -> tuple[str, ...]:
+    def _next_turn(self, key: str, record: Addresses, rdtype: dns.rdatatype.RdataType) -> tuple[str, ...]:
         taken = key, dns.rdatatype.to_text(rdtype)
         earlier = self._turns_taken[taken]
         self._turns_taken[taken] += 1

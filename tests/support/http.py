@@ -134,9 +134,7 @@ def read_body(
     return read_exactly(sock, int(length), timeout_s), ()
 
 
-def read_response(
-    sock: socket.socket, method: str = "GET", timeout_s: float = DEFAULT_S
-) -> Response:
+def read_response(sock: socket.socket, method: str = "GET", timeout_s: float = DEFAULT_S) -> Response:
     """The final response to a ``method`` request, with the 1xx heads that came before it."""
     interim: list[Head] = []
     head = read_head(sock, timeout_s)
@@ -161,9 +159,7 @@ def request_bytes(
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + body
 
 
-def exchange(
-    port: int, request: bytes, host: str = "127.0.0.1", timeout_s: float = DEFAULT_S
-) -> Response:
+def exchange(port: int, request: bytes, host: str = "127.0.0.1", timeout_s: float = DEFAULT_S) -> Response:
     """One request on a connection of its own."""
     method = request.split(b" ", 1)[0].decode("latin-1")
     with connect(port, host, timeout_s) as sock:

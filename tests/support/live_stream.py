@@ -21,9 +21,7 @@ SSE_HEADERS = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cach
 class LiveStream:
     """Chunked by default; with ``chunked=False`` the end of the connection is the end."""
 
-    def __init__(
-        self, headers: tuple[tuple[str, str], ...] = SSE_HEADERS, *, chunked: bool = True
-    ) -> None:
+    def __init__(self, headers: tuple[tuple[str, str], ...] = SSE_HEADERS, *, chunked: bool = True) -> None:
         framing = (("Transfer-Encoding", "chunked"),) if chunked else ()
         self._head = head(200, (*headers, *framing))
         self._chunked = chunked

@@ -105,9 +105,7 @@ class EchoOrigin(Origin):
 class BannerOrigin(Origin):
     """Speaks first, as SSH and SMTP servers do, then echoes."""
 
-    def __init__(
-        self, banner: bytes = b"SSH-2.0-test\r\n", bind: str = "127.0.0.1", port: int = 0
-    ) -> None:
+    def __init__(self, banner: bytes = b"SSH-2.0-test\r\n", bind: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(bind, port)
         self.banner = banner
 
@@ -153,9 +151,7 @@ class EarlyCloseOrigin(Origin):
 class SinkOrigin(Origin):
     """Counts and hashes what comes, answers nothing. With ``start``, reads nothing before it."""
 
-    def __init__(
-        self, start: threading.Event | None = None, bind: str = "127.0.0.1", port: int = 0
-    ) -> None:
+    def __init__(self, start: threading.Event | None = None, bind: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__(bind, port)
         self._start = start
 

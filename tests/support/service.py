@@ -77,7 +77,7 @@ class Service:
         self._control = control or token is not None
         self._env = env
         self._start_s = start_s
-        self._signalled = False
+        self._told_to_end = False
         self._handed_out: list[socket.socket] = []
 
     # Life.
@@ -130,12 +130,11 @@ class Service:
     def pid(self) -> int:
         return self.process.pid
 
-    @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         return self.process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        self._signalled = True
+        self._told_to_end |= number is not signal.SIGHUP
         self.process.send_signal(number)
 
     def stop(self, timeout_s: float = _STOP_S) -> int:
@@ -188,9 +187,7 @@ class Service:
         """A tunnel that must be granted."""
         answer = self.connect(target, extra)
         if answer.status != 200:
-            raise AssertionError(
-                f"{answer.status_line}: {answer.body!r}\n{self.stderr.text[-2000:]}"
-            )
+            raise AssertionError(f"{answer.status_line}: {answer.body!r}\n{self.stderr.text[-2000:]}")
         return answer.sock
 
     def request(self, request: bytes, timeout_s: float = DEFAULT_S) -> Response:
@@ -280,15 +277,17 @@ class Service:
         return int(line)
 
     def _end(self) -> None:
-        if self.running:
+        """Stop it if it runs; one that a test ended was judged there, one that crashed fails."""
+        if not self.is_running() and self._told_to_end:
+            return
+        crashed = not self.is_running()
+        if not crashed:
             self.stop()
-        elif self._signalled:
-            return  # the test ended it, and has judged how
-        if self.process.returncode != 0 or not self._signalled:
+        if crashed or self.process.returncode != 0:
             raise AssertionError(f"ended with code {self.process.returncode}\n{self.stderr.text}")
 
     def _remove(self) -> None:
-        if self.running:
+        if self.is_running():
             self.kill()
         for log in (self.stdout, self.stderr):
             log.join()

@@ -58,9 +58,7 @@ class ControlAnswer:
         return json_text.loads(self.body)
 
 
-def connect_request(
-    target: str, http_version: str = "1.1", headers: Iterable[tuple[str, str]] = ()
-) -> bytes:
+def connect_request(target: str, http_version: str = "1.1", headers: Iterable[tuple[str, str]] = ()) -> bytes:
     """A CONNECT head; a Host line is added for HTTP/1.1 when ``headers`` has none."""
     lines = list(headers)
     if http_version == "1.1" and "host" not in (name.lower() for name, _ in lines):

@@ -160,4 +160,6 @@ def test_making_a_grant_counts_time_from_now() -> None:
     made = make_grant("g", rule, Limits(ttl_s=1.5, max_uses=3, max_bytes_out=4), NOW)
     assert made == Grant("g", rule, NOW, NOW + 1.5, 3, 4)
     assert not made.is_unlimited
-    assert not any(grant("g", rule, **{limit: 1}).is_unlimited for limit in ("ttl_s", "max_uses", "max_bytes_out"))
+    assert not any(
+        grant("g", rule, **{limit: 1}).is_unlimited for limit in ("ttl_s", "max_uses", "max_bytes_out")
+    )

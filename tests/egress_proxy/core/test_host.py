@@ -152,7 +152,9 @@ def test_a_target_without_host_or_port_is_refused(text: str) -> None:
         parse_authority(text)
 
 
-@pytest.mark.parametrize("text", ["ok.example::443", "a:b:443", "1.2.3.4:80:443", "ok.example:80:443", "1:2:443"])
+@pytest.mark.parametrize(
+    "text", ["ok.example::443", "a:b:443", "1.2.3.4:80:443", "ok.example:80:443", "1:2:443"]
+)
 def test_more_than_one_colon_means_an_ipv6_address(text: str) -> None:
     with pytest.raises(HostError):
         parse_authority(text)
@@ -191,7 +193,13 @@ def test_a_name_has_at_most_253_characters_beside_the_final_dot() -> None:
 
 
 def test_messages_do_not_quote_what_a_client_sent() -> None:
-    for text in ("user:hunter2@ok.example:443", "hunter2", "[hunter2]:443", "ok.example:hunter2", "hunter2!:1"):
+    for text in (
+        "user:hunter2@ok.example:443",
+        "hunter2",
+        "[hunter2]:443",
+        "ok.example:hunter2",
+        "hunter2!:1",
+    ):
         with pytest.raises(HostError) as refusal:
             parse_authority(text)
         assert "hunter2" not in str(refusal.value)

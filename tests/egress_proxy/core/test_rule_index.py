@@ -21,7 +21,12 @@ def found(entries: RuleIndex[int], authority: str) -> list[str]:
 
 def test_the_closest_pattern_comes_first() -> None:
     entries = index("**.b.example", "*.b.example", "**.a.b.example", "a.b.example", "other.example")
-    assert found(entries, "a.b.example:443") == ["a.b.example", "**.a.b.example", "*.b.example", "**.b.example"]
+    assert found(entries, "a.b.example:443") == [
+        "a.b.example",
+        "**.a.b.example",
+        "*.b.example",
+        "**.b.example",
+    ]
     assert found(entries, "b.example:443") == ["**.b.example"]
     assert found(entries, "x.a.b.example:443") == ["**.a.b.example", "*.b.example", "**.b.example"]
 
@@ -35,14 +40,17 @@ def test_entries_for_one_host_stay_apart_and_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("authority", ["a.example:25", "example:443", "b.example:443", "1.2.3.4:443", "[::1]:1"])
+@pytest.mark.parametrize(
+    "authority", ["a.example:25", "example:443", "b.example:443", "1.2.3.4:443", "[::1]:1"]
+)
 def test_what_no_entry_covers_is_not_found(authority: str) -> None:
     assert found(index("a.example", "*.a.example", "1.2.3.5", "[::2]"), authority) == []
 
 
 def test_an_empty_index_finds_nothing() -> None:
-    assert found(RuleIndex(), "a.example:443") == []
-    assert list(RuleIndex[int]()) == []
+    nothing: RuleIndex[int] = RuleIndex()
+    assert found(nothing, "a.example:443") == []
+    assert list(nothing) == []
 
 
 def test_addresses_are_found_as_addresses() -> None:
@@ -56,7 +64,9 @@ def test_every_pair_can_be_listed() -> None:
 
 
 def test_a_long_list_costs_no_more_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = RuleIndex.of((allow_entry(f"{kind}h{n}.example"), n) for n in range(2000) for kind in ("", "**."))
+    entries = RuleIndex.of(
+        (allow_entry(f"{kind}h{n}.example"), n) for n in range(2000) for kind in ("", "**.")
+    )
     asked: list[Target] = []
     matches = Rule.matches
 

@@ -102,7 +102,12 @@ def test_a_pattern_ends_at_a_dot(entry: str, authority: str, covered: bool) -> N
 
 @pytest.mark.parametrize(
     ("entry", "ports"),
-    [("ok.example", {80, 443}), ("ok.example:22", {22}), ("ok.example:443", {443}), ("*.ok.example:25", {25})],
+    [
+        ("ok.example", {80, 443}),
+        ("ok.example:22", {22}),
+        ("ok.example:443", {443}),
+        ("*.ok.example:25", {25}),
+    ],
 )
 def test_an_entry_opens_just_its_ports(entry: str, ports: set[int]) -> None:
     host = "a.ok.example" if entry.startswith("*") else "ok.example"

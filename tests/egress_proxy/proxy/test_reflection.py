@@ -34,9 +34,7 @@ LETTERS = st.sampled_from(b"abc")
 TEXTS = st.lists(LETTERS, max_size=60).map(bytes)
 SOME_FORMS = st.lists(st.lists(LETTERS, min_size=1, max_size=9).map(bytes), min_size=1, max_size=5)
 # Without the one-letter forms that next to every text would hold.
-LONGER_FORMS = st.lists(
-    st.lists(LETTERS, min_size=3, max_size=9).map(bytes), min_size=1, max_size=3
-)
+LONGER_FORMS = st.lists(st.lists(LETTERS, min_size=3, max_size=9).map(bytes), min_size=1, max_size=3)
 CUTS = st.lists(st.integers(1, 25), max_size=30)
 
 
@@ -253,9 +251,7 @@ def test_a_body_that_is_not_gzip_is_refused(body: bytes) -> None:
         through(GzipInspector(FORMS), body)
 
 
-@pytest.mark.parametrize(
-    ("ending", "refusal"), [(SECRET[7:], ReflectionFound), (b"", BodyNotInspectable)]
-)
+@pytest.mark.parametrize(("ending", "refusal"), [(SECRET[7:], ReflectionFound), (b"", BodyNotInspectable)])
 def test_a_refused_body_gives_nothing_more(ending: bytes, refusal: type[Exception]) -> None:
     """Not to a caller's clean-up either, which may ask for the rest of what was held back."""
     guard = GzipInspector(FORMS)
@@ -296,9 +292,7 @@ def test_a_bomb_takes_no_memory_and_passes() -> None:
 
 @pytest.mark.parametrize("text_step", [1, 2, 259, 65_536])
 @pytest.mark.parametrize("size", [1, 64, 100_000])
-def test_no_text_stays_unseen_inside_zlib(
-    monkeypatch: pytest.MonkeyPatch, text_step: int, size: int
-) -> None:
+def test_no_text_stays_unseen_inside_zlib(monkeypatch: pytest.MonkeyPatch, text_step: int, size: int) -> None:
     """A full step of output may leave more behind with all of the input consumed."""
     monkeypatch.setattr(reflection, "_TEXT_STEP_BYTES", text_step)
     (piece,) = flushed(b"ab" * 400 + SECRET)
@@ -346,9 +340,7 @@ def test_a_large_chunk_is_released_up_to_where_it_is_clean(monkeypatch: pytest.M
         (b"identity, gzip", GzipInspector),
     ],
 )
-def test_codings_that_can_be_read_get_their_guard(
-    encodings: bytes | None, kind: type, opaque: bool
-) -> None:
+def test_codings_that_can_be_read_get_their_guard(encodings: bytes | None, kind: type, opaque: bool) -> None:
     assert type(body_guard(encodings, FORMS, opaque)) is kind
 
 

@@ -214,9 +214,7 @@ def test_host_is_the_rules_with_a_port_that_is_not_the_default(
         ([b"gzipx"], b"identity"),
     ],
 )
-def test_accept_encoding_is_reduced_to_what_the_guard_can_read(
-    offered: list[bytes], sent_on: bytes
-) -> None:
+def test_accept_encoding_is_reduced_to_what_the_guard_can_read(offered: list[bytes], sent_on: bytes) -> None:
     head = sent(*((b"accept-encoding", value) for value in offered), (b"Accept_Encoding", b"br"))
     assert [value for name, value in head.headers if b"ccept" in name] == [sent_on]
 

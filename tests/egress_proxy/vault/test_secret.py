@@ -104,9 +104,7 @@ def test_secrets_of_one_value_are_neither_equal_nor_of_one_hash() -> None:
     assert hash(one) != hash(VALUE)
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"sk-CANARY-12", b"sk-CANARY-1234", b"SK-canary-123", b"\xff"]
-)
+@pytest.mark.parametrize("value", [b"", b"sk-CANARY-12", b"sk-CANARY-1234", b"SK-canary-123", b"\xff"])
 def test_a_secret_holds_its_own_value_and_no_other(value: bytes) -> None:
     assert not Secret(VALUE).holds(value)
     assert Secret(VALUE).holds(VALUE.encode())

@@ -71,9 +71,7 @@ def test_answers_come_in_turn_and_unscripted_paths_are_404(provider: Provider) -
         (answers.play(answers.interim(103), answers.fixed(b"late")), b"late"),
     ],
 )
-def test_good_answers_are_good_to_httpx(
-    provider: Provider, answer: bytes | Script, body: bytes
-) -> None:
+def test_good_answers_are_good_to_httpx(provider: Provider, answer: bytes | Script, body: bytes) -> None:
     provider.on("/x", answer)
     assert httpx.get(url(provider), trust_env=False).content == body
 
@@ -87,9 +85,7 @@ def test_a_gzip_body_of_several_members_is_one_to_the_gzip_module(provider: Prov
 
 def test_bodiless_answers_leave_the_connection_usable(provider: Provider) -> None:
     length = [("Content-Length", "1234")]
-    provider.on(
-        "/x", *(answers.bodiless(s, h) for s, h in [(200, length), (204, ()), (304, length)])
-    )
+    provider.on("/x", *(answers.bodiless(s, h) for s, h in [(200, length), (204, ()), (304, length)]))
     with connect(provider.port) as sock:
         for method, status in [("HEAD", 200), ("GET", 204), ("GET", 304)]:
             sock.sendall(http.request_bytes(method, "/x"))
@@ -197,9 +193,7 @@ def test_a_held_answer_waits_for_its_gate(provider: Provider) -> None:
         (answers.reset(), b"", End.RESET),
     ],
 )
-def test_broken_answers_break_as_said(
-    provider: Provider, answer: Script, received: bytes, end: End
-) -> None:
+def test_broken_answers_break_as_said(provider: Provider, answer: Script, received: bytes, end: End) -> None:
     provider.on("/x", answer)
     with connect(provider.port) as sock:
         sock.sendall(GET)
@@ -320,9 +314,7 @@ def test_https_works_and_the_server_name_is_recorded(
     assert (record.server_name, record.alpn, record.tls_error) == ("localhost", "http/1.1", None)
 
 
-def test_a_client_that_refuses_the_certificate_sends_nothing(
-    secure: Provider, tmp_path: Path
-) -> None:
+def test_a_client_that_refuses_the_certificate_sends_nothing(secure: Provider, tmp_path: Path) -> None:
     stranger = CertificateAuthority(tmp_path).client_context()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"https://localhost:{secure.port}/x", verify=stranger, trust_env=False)
@@ -331,9 +323,7 @@ def test_a_client_that_refuses_the_certificate_sends_nothing(
     assert (secure.octets_received, secure.requests) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("ending", "clean"), [(answers.close, True), (answers.close_without_notify, False)]
-)
+@pytest.mark.parametrize(("ending", "clean"), [(answers.close, True), (answers.close_without_notify, False)])
 def test_a_tls_end_with_close_notify_is_told_from_one_without(
     secure: Provider, authority: CertificateAuthority, ending: Script, clean: bool
 ) -> None:
@@ -358,9 +348,7 @@ def test_idle_tls_connections_close_with_notify_on_demand(
     secure.otherwise(answers.fixed(b"ok"))
     with connect(secure.port) as sock:
         context = authority.client_context()
-        with context.wrap_socket(
-            sock, server_hostname="localhost", suppress_ragged_eofs=False
-        ) as tls:
+        with context.wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False) as tls:
             tls.sendall(GET)
             assert http.read_response(tls).body == b"ok"
             secure.wait_for_idle()

@@ -1,0 +1,179 @@
+"""Every verb with its flags and its --help.
+
+No meaning here. Next: settings_flags.py (the flags of settings), main.py (runs the verb).
+"""
+
+from collections.abc import Callable, Mapping
+
+from egress_proxy.cli.flag_parser import FlagParser
+from egress_proxy.cli.settings_flags import (
+    add_config,
+    add_credential_rule,
+    add_lists,
+    add_settings,
+)
+from egress_proxy.sandbox.environment import Format
+
+
+def serve_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Start the proxy. An agent reaches the hosts that are listed or granted, and no others.",
+        (
+            f"{prog} --allow api.example.com --allow '*.pypi.org'",
+            f"{prog} --allow git.example.com --control-token-env TOKEN --audit audit.jsonl",
+            f"{prog} --inject-host api.example.com --inject-secret-env API_KEY",
+        ),
+        "[flags]",
+    )
+    add_settings(parser)
+    volume = parser.add_mutually_exclusive_group()
+    volume.add_argument("-q", "--quiet", action="store_true", help="log no decisions")
+    volume.add_argument(
+        "-v", "--verbose", action="store_true", help="log ends of tunnels and control calls too"
+    )
+    return parser
+
+
+def check_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Say what the proxy would decide for one target, without any network.\n"
+        "Exit 0: allowed, 3: refused, 2: the target or a setting is malformed.",
+        (
+            f"{prog} api.example.com --allow '*.example.com'",
+            f"{prog} https://api.example.com/v1/models --json",
+            f"{prog} 10.0.0.7:8080 --config egress.toml",
+        ),
+        "[flags] HOST[:PORT] | URL",
+    )
+    parser.add_argument("host", metavar="HOST[:PORT]", help="a bare host means port 443")
+    parser.add_argument("--client", dest="as_client", metavar="NAME", help="ask as this [[client]]")
+    _add_json(parser)
+    add_lists(parser)
+    add_credential_rule(parser)
+    add_config(parser)
+    return parser
+
+
+def config_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Show the settings that the same flags would give `serve`, or check them.",
+        (
+            f"{prog} show",
+            f"{prog} show --json --config egress.toml",
+            f"{prog} check --config egress.toml",
+        ),
+        "show|check [flags]",
+    )
+    parser.add_argument(
+        "action",
+        choices=("show", "check"),
+        help="show: every setting, its value, where it came from. check: exit 2 if serve would",
+    )
+    parser.add_argument("--secrets", action="store_true", help="check: also that every secret can be read")
+    _add_json(parser)
+    add_settings(parser)
+    return parser
+
+
+def env_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Print the variables that send a client's traffic through the proxy.",
+        (
+            f'eval "$({prog})"',
+            f"{prog} --format json --proxy 127.0.0.1:8899",
+            f'eval "$({prog} --unset)"',
+        ),
+        "[flags]",
+    )
+    parser.add_argument(
+        "--format", choices=[item.value for item in Format], default="shell", help="default: shell"
+    )
+    parser.add_argument("--json", action="store_true", help="the same as --format json")
+    parser.add_argument("--unset", action="store_true", help="print what takes them away again")
+    parser.add_argument("--proxy", metavar="HOST:PORT", help="the data port (default: bind of the settings)")
+    parser.add_argument(
+        "--no-proxy-loopback",
+        action="store_true",
+        help="without the marker: let localhost by-pass the proxy",
+    )
+    parser.add_argument(
+        "--no-marker",
+        action="store_true",
+        help="do not look whether the proxy answers; leave STEERABLE_EGRESS_CONFINED out",
+    )
+    add_config(parser)
+    return parser
+
+
+def allow_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Let the running proxy's clients reach one more host, until it stops or the grant ends.",
+        (
+            f"{prog} api.example.com",
+            f"{prog} '*.example.org' --ttl 3600 --reason 'fetch the docs'",
+            f"{prog} git.example.com:22 --max-uses 1 --client build",
+        ),
+        "[flags] HOST[:PORT]",
+    )
+    parser.add_argument("entry", metavar="HOST[:PORT]", help="a bare host means ports 443 and 80")
+    parser.add_argument("--ttl", type=float, metavar="S", help="seconds until the grant ends")
+    parser.add_argument("--max-uses", type=int, metavar="N", help="connections that it admits")
+    parser.add_argument("--client", metavar="NAME", help="for this client alone")
+    parser.add_argument("--reason", metavar="TEXT", help="shown in lists and in the audit log")
+    _add_json(parser)
+    _add_control(parser)
+    return parser
+
+
+def revoke_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Take a grant back and close the tunnels that rest on it.",
+        (f"{prog} g1", f"{prog} g1 --json", f"{prog} g1 --control-port 40123"),
+        "[flags] ID",
+    )
+    parser.add_argument("grant_id", metavar="ID", help="as `grants` shows it")
+    _add_json(parser)
+    _add_control(parser)
+    return parser
+
+
+def grants_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "List the grants of the running proxy.",
+        (f"{prog}", f"{prog} --json", f"{prog} --control-port 40123"),
+        "[flags]",
+    )
+    _add_json(parser)
+    _add_control(parser)
+    return parser
+
+
+PARSERS: Mapping[str, Callable[[str], FlagParser]] = {
+    "serve": serve_parser,
+    "check": check_parser,
+    "env": env_parser,
+    "allow": allow_parser,
+    "revoke": revoke_parser,
+    "grants": grants_parser,
+    "config": config_parser,
+}
+
+
+def _add_json(parser: FlagParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_control(parser: FlagParser) -> None:
+    parser.add_argument("--control-port", metavar="P", help="default: $STEERABLE_EGRESS_CONTROL_PORT")
+    parser.add_argument(
+        "--control-token-env",
+        metavar="VAR",
+        help="variable that holds the token (default: STEERABLE_EGRESS_CONTROL_TOKEN)",
+    )

@@ -1,0 +1,50 @@
+"""argparse with our manners: one line for an error, no abbreviations, examples first in --help.
+
+No flags here: arguments.py has them. Next: main.py (prints the line).
+"""
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import NoReturn
+
+from egress_proxy.cli.exit_codes import Exit, VerbFailed
+
+
+class FlagParser(argparse.ArgumentParser):
+    """``examples`` stand on top of --help, the usual shape of the command line below them."""
+
+    def __init__(self, prog: str, summary: str, examples: Sequence[str], usage: str) -> None:
+        shown = "\n".join(f"  {example}" for example in examples)
+        super().__init__(
+            prog=prog,
+            usage=f"{prog} {usage}".rstrip(),
+            description=f"{summary}\n\nexamples:\n{shown}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # `--allow-` must never pass for another flag
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise VerbFailed(Exit.USAGE, f"{message}; see {self.prog} --help")
+
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Raises VerbFailed; SystemExit for --help."""
+        namespace, unknown = self.parse_known_args(argv)
+        if not unknown:
+            return namespace
+        word = unknown[0].partition("=")[0]
+        if not word.startswith("-"):
+            self.error("one argument too many")
+        near = difflib.get_close_matches(word, self._option_string_actions, 1)
+        self.error(f"unknown flag {word}" + (f", did you mean {near[0]}?" if near else ""))
+
+    def format_help(self) -> str:
+        """As argparse does it, but the description before the usage line."""
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        return formatter.format_help()
