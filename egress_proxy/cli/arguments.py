@@ -12,7 +12,7 @@ from egress_proxy.cli.settings_flags import (
     add_lists,
     add_settings,
 )
-from egress_proxy.sandbox.environment import Format
+from egress_proxy.cli.variable_formats import Format
 
 
 def serve_parser(prog: str) -> FlagParser:

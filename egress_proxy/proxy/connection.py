@@ -22,8 +22,8 @@ from egress_proxy.proxy.forward import ClientAfter, Order
 from egress_proxy.proxy.head_reader import Silence, await_request, read_head
 from egress_proxy.proxy.intake import connect_target, injected_request
 from egress_proxy.proxy.parts import Parts
-from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.rejudge import no_longer_allowed
+from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
 

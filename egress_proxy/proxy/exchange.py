@@ -119,7 +119,10 @@ class Answering:
     _ready: bytearray = field(default_factory=bytearray)
 
     async def relay(self) -> None:
-        """Until the answer is complete. Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable."""
+        """Until the answer is complete.
+
+        Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable.
+        """
         while True:
             part = self._next_part()
             match part:

@@ -4,7 +4,6 @@ One exchange at a time; whether it may be made was decided before (connection.py
 for the secret and flushed as it comes. Next: http1.py (framing), upstream_pool.py, reflection.py.
 """
 
-import asyncio
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Reads one request head from a client's stream, bounded in bytes and in time. What is not HTTP is told early.
+"""Reads one request head of a client, bounded in bytes and in time; tells early what is not HTTP.
 
 The bytes are not parsed here. Next: core/request.py (the grammar), connection.py (the caller).
 """
@@ -49,13 +49,17 @@ async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) ->
 
 
 def _refusal(held: bytearray, limit_bytes: int) -> Deny | Silence | None:
+    """Why there is no point in waiting for more; None while there is."""
     match judge_opening(bytes(held)):
         case Opening.BINARY:
             return Silence.BINARY
         case Opening.TEXT:
             return Deny(Reason.NOT_HTTP)
         case Opening.REQUEST:
-            return Deny(Reason.HEAD_TOO_LARGE) if len(held) >= limit_bytes else None
+            pass
+    if held.count(b"\n") != held.count(b"\r\n"):
+        return Deny(Reason.MALFORMED, detail="a line of the head ends without a carriage return")
+    return Deny(Reason.HEAD_TOO_LARGE) if len(held) >= limit_bytes else None
 
 
 def _cut_short() -> Deny:

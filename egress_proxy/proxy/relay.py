@@ -65,6 +65,7 @@ class Flow:
         "ended",
         "sink",
         "source",
+        "source_hung_up",
     )
 
     def __init__(self, source: socket.socket, sink: socket.socket, meter: Meter | None = None) -> None:
@@ -73,6 +74,8 @@ class Flow:
         self.carried = 0
         self.ended = False
         self.armed: Wants = Wants.NOTHING  # what readiness.py watches for this flow
+        # Set by an edge-triggered driver: the end was signalled once, so a short read is not the last one.
+        self.source_hung_up = False
         self._pending = b""
         self._meter = meter
         self._gate: FirstFlight | None = None
@@ -85,6 +88,10 @@ class Flow:
     def is_holding(self) -> bool:
         """Whether bytes came and are held back for judgement."""
         return self._gate is not None and bool(self._gate.held)
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
 
     def is_done(self) -> bool:
         """Whether its source ended and everything was passed on."""
@@ -119,7 +126,8 @@ class Flow:
         if sent < count:
             self._pending = bytes(_VIEW[sent:count])
             return Wants.WRITE
-        return Wants.TURN if count == TURN_BYTES else Wants.READ
+        # A short read has emptied the source: this saves a failing read for every message.
+        return Wants.TURN if count == TURN_BYTES or self.source_hung_up else Wants.READ
 
     def _admit(self, data: bytes) -> None:
         """Queue bytes once the gate and the meter have let them pass."""

@@ -64,7 +64,7 @@ class TunnelTable:
         self._open: set[Tunnel] = set()
         self._per_client: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
-        self.on_grants_ended: Callable[[], None] = lambda: None
+        self.on_sweep: Callable[[], None] = lambda: None  # what else is due now and then
 
     def start(self) -> None:
         shortest = min(self._limits.idle_s, self._limits.half_close_s, self._limits.hello_s)
@@ -156,7 +156,7 @@ class TunnelTable:
             tunnel.end(EndCause.DRAINED)
 
     def _sweep(self) -> None:
-        self.on_grants_ended()
+        self.on_sweep()
         now = self._loop.time()
         for tunnel in list(self._open):
             self._note_movement(tunnel, now)

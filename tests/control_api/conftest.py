@@ -1,4 +1,4 @@
-"""The fixture of this folder: a running control API, fresh for every test, so that no back-off is left over."""
+"""The fixture of this folder: a running control API, fresh for every test: no back-off is left over."""
 
 from collections.abc import AsyncIterator
 

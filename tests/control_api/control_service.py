@@ -6,8 +6,9 @@ No test is here. See conftest.py for the fixture, support/http.py for the reader
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +31,7 @@ BEARER = ("Authorization", f"Bearer {TOKEN}")
 SUFFIXES = {"com": Suffix.ICANN, "github.io": Suffix.PRIVATE}
 
 Body = bytes | dict[str, object] | None
+Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 HeaderLines = Sequence[tuple[str, str]]
 
 
@@ -98,15 +100,21 @@ class ControlService:
     def entries(self) -> list[str]:
         return [str(grant.rule) for grant in self.grants.snapshot().by_id.values()]
 
-    async def send(self, raw: bytes) -> Response:
-        """One connection, these bytes, the final answer."""
+    @contextlib.asynccontextmanager
+    async def connect(self, raw: bytes = b"") -> AsyncIterator[Connected]:
+        """A connection on which these bytes have been sent; all that happens on it has a deadline."""
         async with asyncio.timeout(DEADLINE_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             try:
                 writer.write(raw)
-                return await read_answer(reader, head_only=raw.startswith(b"HEAD "))
+                yield reader, writer
             finally:
                 writer.close()
+
+    async def send(self, raw: bytes) -> Response:
+        """One connection, these bytes, the final answer."""
+        async with self.connect(raw) as (reader, _):
+            return await read_answer(reader, head_only=raw.startswith(b"HEAD "))
 
     async def request(self, method: str, path: str, headers: HeaderLines, body: Body = None) -> Response:
         """Exactly these headers; a dict becomes JSON, a body gets its Content-Length."""

@@ -288,12 +288,12 @@ async def test_wrong_tokens_are_answered_later_and_later(control: ControlService
 
 
 async def test_what_is_no_bearer_line_slows_nobody_down(control: ControlService) -> None:
-    for headers in NO_TOKEN:
-        if not any(value.startswith("Bearer ") and value.count(" ") == 1 for _, value in headers):
-            await control.request("GET", "/status", [control.host, ("Authorization", "Basic eDp5"), *headers])
+    for _ in range(2 * MOST_STEPS):  # what a page in a browser can send
+        await control.request("GET", "/status", [control.host])
+        await control.request("GET", "/status", [control.host, ("Authorization", "Basic eDp5")])
     started = time.monotonic()
     assert (await control.call("GET", "/status")).status == 200
-    assert time.monotonic() - started < FIRST_WAIT_S * 2**MOST_STEPS
+    assert time.monotonic() - started < FIRST_WAIT_S * 2 ** (MOST_STEPS - 1)
 
 
 async def test_the_right_token_works_in_the_middle_of_a_flood_of_wrong_ones(control: ControlService) -> None:
@@ -320,15 +320,12 @@ async def test_a_guess_whose_sender_hangs_up_instead_of_waiting_has_no_effect(
     control: ControlService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "FIRST_WAIT_S", 30.0)
-    _, wrong = await asyncio.open_connection("127.0.0.1", control.port)
-    headers = [control.host, JSON, ("Authorization", "Bearer wrong")]
-    wrong.write(request_bytes("POST", "/allow", headers, BODY))
-    _, right = await asyncio.open_connection("127.0.0.1", control.port)
-    right.write(request_bytes("POST", "/allow", [control.host, JSON, BEARER], BODY))
-    await asyncio.sleep(0.05)  # until both wait
-    for writer in (wrong, right):
-        writer.close()
-        await writer.wait_closed()
+    wrong = [control.host, JSON, ("Authorization", "Bearer wrong")]
+    right = [control.host, JSON, BEARER]
+    async with control.connect(request_bytes("POST", "/allow", wrong, BODY)):
+        await asyncio.sleep(0.05)  # until it waits
+        async with control.connect(request_bytes("POST", "/allow", right, BODY)):
+            await asyncio.sleep(0.05)
     async with asyncio.timeout(5):  # and not 30: calls without a caller must not pile up
         while len(control.refusals) < 2:
             await asyncio.sleep(0.01)

@@ -148,12 +148,8 @@ async def test_a_body_that_does_not_come_is_408(
 async def test_a_caller_that_hangs_up_inside_a_body_has_no_effect_and_is_no_fault(
     control: ControlService,
 ) -> None:
-    _, writer = await asyncio.open_connection("127.0.0.1", control.port)
-    writer.write(head(control, ("Content-Length", "20")) + b'{"host":')
-    await writer.drain()
-    await asyncio.sleep(0.05)  # until the server is inside the body
-    writer.close()
-    await writer.wait_closed()
+    async with control.connect(head(control, ("Content-Length", "20")) + b'{"host":'):
+        await asyncio.sleep(0.05)  # until the server is inside the body
     async with asyncio.timeout(5):
         while not control.events:
             await asyncio.sleep(0.01)
@@ -163,12 +159,11 @@ async def test_a_caller_that_hangs_up_inside_a_body_has_no_effect_and_is_no_faul
 
 async def test_a_caller_that_asks_first_is_told_to_go_on(control: ControlService) -> None:
     body = b'{"host":"a.example"}'
-    reader, writer = await asyncio.open_connection("127.0.0.1", control.port)
-    writer.write(head(control, ("Expect", "100-continue"), ("Content-Length", str(len(body)))))
-    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-    writer.write(body)
-    assert (await read_answer(reader)).status == 200
-    writer.close()
+    first = head(control, ("Expect", "100-continue"), ("Content-Length", str(len(body))))
+    async with control.connect(first) as (reader, writer):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await read_answer(reader)).status == 200
 
 
 @pytest.mark.parametrize(("more", "status"), [(("Expect", "200-ok"), 417), (("Expect", "100-continue"), 400)])

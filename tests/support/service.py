@@ -22,7 +22,7 @@ from typing import Any, Self
 from tests.support import proc_figures
 from tests.support.byte_stream import End, connect, read_until_end
 from tests.support.deadline import DEFAULT_S, Deadline
-from tests.support.http import Response, exchange, read_body, read_head, read_response
+from tests.support.http import Response, exchange, read_body, read_head
 from tests.support.program import PROGRAM, OutputLog, assert_no_traceback, clean_environment
 from tests.support.service_answers import (
     ConnectAnswer,
@@ -163,9 +163,9 @@ class Service:
     # Talk on the data port.
 
     def open(self, timeout_s: float = DEFAULT_S) -> socket.socket:
-        """A plain connection to the data port."""
+        """A plain connection to the data port; closed with the service, if not before."""
         sock = connect(self.proxy_port, timeout_s=timeout_s)
-        self._handed_out.append(sock)
+        self._handed_out = [s for s in self._handed_out if s.fileno() >= 0] + [sock]
         return sock
 
     def connect(
@@ -183,6 +183,12 @@ class Service:
         body, _ = read_body(sock, answer, "CONNECT", timeout_s)
         return ConnectAnswer(answer.status_line, answer.headers, body, sock)
 
+    def status(self, target: str) -> int:
+        """What a CONNECT would get, on a connection that is closed at once: for many in a row."""
+        answer = self.connect(target)
+        answer.sock.close()
+        return answer.status
+
     def tunnel(self, target: str, extra: bytes = b"") -> socket.socket:
         """A tunnel that must be granted."""
         answer = self.connect(target, extra)
@@ -192,9 +198,7 @@ class Service:
 
     def request(self, request: bytes, timeout_s: float = DEFAULT_S) -> Response:
         """One request, sent as it is, and its response; see ``http.request_bytes``."""
-        sock = self.open(timeout_s)
-        sock.sendall(request)
-        return read_response(sock, request.split(b" ", 1)[0].decode("latin-1"), timeout_s)
+        return exchange(self.proxy_port, request, timeout_s=timeout_s)
 
     def raw(self, octets: bytes, timeout_s: float = DEFAULT_S) -> bytes:
         """Send, then all that comes until the end or the deadline; a reset raises."""
@@ -205,10 +209,10 @@ class Service:
 
     def raw_end(self, octets: bytes, timeout_s: float = DEFAULT_S) -> tuple[bytes, End]:
         """As ``raw``, with how it ended: EOF, RESET, or OPEN at the deadline."""
-        sock = self.open(timeout_s)
-        with contextlib.suppress(ConnectionError):  # refused in mid-send: the answer still counts
-            sock.sendall(octets)
-        return read_until_end(sock, timeout_s)
+        with connect(self.proxy_port, timeout_s=timeout_s) as sock:
+            with contextlib.suppress(ConnectionError):  # refused in mid-send: the answer counts
+                sock.sendall(octets)
+            return read_until_end(sock, timeout_s)
 
     # Talk on the control port.
 

@@ -72,7 +72,8 @@ def test_the_table_above_names_every_class() -> None:
 
 
 # Where `ipaddress.is_global` says yes on some Python (also after CVE-2024-4032) and must not be believed.
-WRONGLY_GLOBAL = """224.0.0.1 239.255.255.255 ff02::1 ff0e::1 ::127.0.0.1 64:ff9b::7f00:1 fec0::1 3fff::1 5f00::1
+WRONGLY_GLOBAL = """
+    224.0.0.1 239.255.255.255 ff02::1 ff0e::1 ::127.0.0.1 64:ff9b::7f00:1 fec0::1 3fff::1 5f00::1
     168.63.129.16 192.0.0.8 64:ff9b:1::1 2002:7f00:1:: 192.88.99.1"""
 
 
@@ -128,10 +129,9 @@ def test_other_addresses_hide_nothing(text: str) -> None:
 
 def test_a_hidden_address_is_judged_whatever_hides_it() -> None:
     inner = IPv4Address("10.1.2.3")
-    forms = [
-        f"::ffff:{inner}", f"64:ff9b::{inner}", f"64:ff9b:1::{inner}", f"::{inner}", f"::ffff:0:{inner}",
-        "2002:a01:203:9::9", str(IPv6Address((0x20010000 << 96) | (int(inner) ^ 0xFFFFFFFF))),
-    ]  # fmt: skip
+    forms = [f"::ffff:{inner}", f"64:ff9b::{inner}", f"64:ff9b:1::{inner}", f"::{inner}",
+             f"::ffff:0:{inner}", "2002:a01:203:9::9",
+             str(IPv6Address((0x20010000 << 96) | (int(inner) ^ 0xFFFFFFFF)))]  # fmt: skip
     assert {classify(ip_address(form)) for form in forms} == {classify(inner)} == {AddressClass.PRIVATE}
 
 

@@ -68,9 +68,10 @@ def test_a_mapped_literal_is_the_ipv4_host_that_it_reaches(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[ok.example]", "[evil.test]", "[127.0.0.1]", "[]", "[:]", "[1]", "[::1", "::1]", "[[::1]]", "[::1]x",
-     "x[::1]", "[::1].", "[::1].ok.example", "[::1]]", "[ ::1]", "[::1 ]", "[v1.x]", "[12345::1]", "[1:::2]",
-     "[1:2:3:4:5:6:7:8:9]", "[::127.0.0.01]", "[::256.0.0.1]", "[::1::]", "[::g]", "[::１]"],
+    ["[ok.example]", "[evil.test]", "[127.0.0.1]", "[]", "[:]", "[1]", "[::1", "::1]", "[[::1]]",
+     "[::1]x", "x[::1]", "[::1].", "[::1].ok.example", "[::1]]", "[ ::1]", "[::1 ]", "[v1.x]",
+     "[12345::1]", "[1:::2]", "[1:2:3:4:5:6:7:8:9]", "[::127.0.0.01]", "[::256.0.0.1]", "[::1::]",
+     "[::g]", "[::１]"],
 )  # fmt: skip
 def test_brackets_hold_an_ipv6_address_and_nothing_else(text: str) -> None:
     for authority in (f"{text}:443", text):
@@ -90,8 +91,8 @@ def test_a_zone_id_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", ".", "..", "ok.example..", "ok..example", ".ok.example", "..ok.example", "-ok.example", "ok-.example",
-     "ok.-example", "ok.example-", "-", "*.ok.example", "*", "ok.*"],
+    ["", ".", "..", "ok.example..", "ok..example", ".ok.example", "..ok.example", "-ok.example",
+     "ok-.example", "ok.-example", "ok.example-", "-", "*.ok.example", "*", "ok.*"],
 )  # fmt: skip
 def test_empty_and_broken_labels_are_refused(text: str) -> None:
     with pytest.raises(HostError):
@@ -100,9 +101,10 @@ def test_empty_and_broken_labels_are_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2130706433", "0x7f.1", "0x7f000001", "0X7F000001", "0177.0.0.1", "127.1", "127.0.1", "017700000001", "0",
-     "0x", "0xg", "127.0.0.1.", "169.254.169.254.", "0.0.0.0.", "256.0.0.1", "127.0.0.256", "1.2.3.4.5",
-     "1.2.3.04", "00.0.0.0", "127.0.0.1.5", "ok.example.1", "ok.0x1f", "1", "999999999999", "1.2.3.", "1e3.1"],
+    ["2130706433", "0x7f.1", "0x7f000001", "0X7F000001", "0177.0.0.1", "127.1", "127.0.1",
+     "017700000001", "0", "0x", "0xg", "127.0.0.1.", "169.254.169.254.", "0.0.0.0.", "256.0.0.1",
+     "127.0.0.256", "1.2.3.4.5", "1.2.3.04", "00.0.0.0", "127.0.0.1.5", "ok.example.1", "ok.0x1f",
+     "1", "999999999999", "1.2.3.", "1e3.1"],
 )  # fmt: skip
 def test_a_last_label_like_a_number_means_a_strict_dotted_quad(text: str) -> None:
     with pytest.raises(HostError):
@@ -111,9 +113,9 @@ def test_a_last_label_like_a_number_means_a_strict_dotted_quad(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["127\u30020\u30020\u30021", "\uff11\uff12\uff17.0.0.1", "\u2460.example", "b\u00fccher.example",
-     "o\u212a.example", "ok\uff0eexample", "ok\u00ad.example", "ok.example\u200b", "\u0661\u0662\u0667.0.0.1",
-     "ok.example\ud800", "\u0130.example"],
+    ["127\u30020\u30020\u30021", "\uff11\uff12\uff17.0.0.1", "\u2460.example",
+     "b\u00fccher.example", "o\u212a.example", "ok\uff0eexample", "ok\u00ad.example",
+     "ok.example\u200b", "\u0661\u0662\u0667.0.0.1", "ok.example\ud800", "\u0130.example"],
 )  # fmt: skip
 def test_nothing_is_mapped_to_ascii(text: str) -> None:
     with pytest.raises(HostError):
@@ -127,17 +129,19 @@ GRAMMAR = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 def test_no_other_byte_passes_anywhere_in_a_target(foreign: str) -> None:
     # A colon moves the split; what is left of it is then no address.
     for text in ("{}ok.example:443", "ok{}.example:443", "ok.example{}:443", "ok.example:{}443",
-                 "ok.example:4{}43", "ok.example:443{}", "[::1{}]:443", "[::1]{}:443", "127.0.0.1{}:443"):  # fmt: skip
+                 "ok.example:4{}43", "ok.example:443{}", "[::1{}]:443", "[::1]{}:443",
+                 "127.0.0.1{}:443"):  # fmt: skip
         with pytest.raises(HostError):
             parse_authority(text.replace("{}", foreign))
 
 
 @pytest.mark.parametrize(
     "text",
-    ["ok.example:443@evil.test:443", "user:pw@ok.example:443", "user@ok.example:443", "ok.example:443/x",
-     "ok.example:443#.evil.test", "ok.example:443?x", "ok.example:443\\@evil.test", "%6fk.example:443",
-     "ok.example\t:443", "ok.example\n:443", "https://ok.example:443", "//ok.example:443", "ok.example:443,x:1",
-     '"ok.example":443', "'ok.example':443", " ok.example:443", "ok.example:443 ", "ok.example:443\r\n"],
+    ["ok.example:443@evil.test:443", "user:pw@ok.example:443", "user@ok.example:443",
+     "ok.example:443/x", "ok.example:443#.evil.test", "ok.example:443?x",
+     "ok.example:443\\@evil.test", "%6fk.example:443", "ok.example\t:443", "ok.example\n:443",
+     "https://ok.example:443", "//ok.example:443", "ok.example:443,x:1", '"ok.example":443',
+     "'ok.example':443", " ok.example:443", "ok.example:443 ", "ok.example:443\r\n"],
 )  # fmt: skip
 def test_an_authority_is_host_and_port_and_nothing_else(text: str) -> None:
     with pytest.raises(HostError):
@@ -167,8 +171,9 @@ def test_every_port_from_1_to_65535_is_read(port: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "0", "00", "080", "0443", "65536", "99999", "100000", "+80", "-80", "8_0", "8 0", " 80", "80 ", "80\n",
-     "0x50", "8e1", "80.0", "http", "*", "\u0664\u0664\u0663", "\uff14\uff14\uff13", "\u00b2", "9" * 5000],
+    ["", "0", "00", "080", "0443", "65536", "99999", "100000", "+80", "-80", "8_0", "8 0", " 80",
+     "80 ", "80\n", "0x50", "8e1", "80.0", "http", "*", "\u0664\u0664\u0663", "\uff14\uff14\uff13",
+     "\u00b2", "9" * 5000],
 )  # fmt: skip
 def test_a_port_is_one_to_five_ascii_digits_without_leading_zero(text: str) -> None:
     with pytest.raises(HostError):

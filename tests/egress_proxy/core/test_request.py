@@ -1,4 +1,4 @@
-"""Rules of core/request.py: one strict grammar of request heads, framing without doubt, targets byte for byte.
+"""Rules of core/request.py: one strict grammar of heads, framing without doubt, targets byte for byte.
 
 h11 is the oracle in ../../properties/test_heads.py; what a target may be asked is in test_policy.py.
 """
@@ -38,9 +38,10 @@ def test_a_head_is_read_as_sent() -> None:
 @pytest.mark.parametrize(
     "text",
     [b"CONNECT ok.example:443 HTTP/1.1\r\n\r\n", b"CONNECT ok.example:443 HTTP/1.0\r\n\r\n",
-     b"CONNECT ok.example:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n", b"get http://x/ HTTP/1.0\r\n\r\n",
-     b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", b"!#$%&'*+.^_`|~-9a /x HTTP/1.1\r\n\r\n",
-     b"GET /x|y{z}\"^` HTTP/1.1\r\n\r\n", b"GET /x HTTP/1.1\r\n!#$%&'*+.^_`|~-9a: \tx\ty \r\n\r\n"],
+     b"CONNECT ok.example:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n",
+     b"get http://x/ HTTP/1.0\r\n\r\n", b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+     b"!#$%&'*+.^_`|~-9a /x HTTP/1.1\r\n\r\n", b"GET /x|y{z}\"^` HTTP/1.1\r\n\r\n",
+     b"GET /x HTTP/1.1\r\n!#$%&'*+.^_`|~-9a: \tx\ty \r\n\r\n"],
 )  # fmt: skip
 def test_what_rfc_9112_allows_is_taken(text: bytes) -> None:
     parsed = parse_head(text)
@@ -50,14 +51,17 @@ def test_what_rfc_9112_allows_is_taken(text: bytes) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"\r\n", b"\r\n\r\n", b"\r\nGET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1", b"GET / HTTP/1.1\r\n",
-     b"GET / HTTP/1.1\r\n\r\nX", b"GET / HTTP/1.1\r\n\r\n\r\n", b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n",
-     b"GET  / HTTP/1.1\r\n\r\n", b"GET /  HTTP/1.1\r\n\r\n", b" GET / HTTP/1.1\r\n\r\n", b"GET\t/ HTTP/1.1\r\n\r\n",
-     b"GET / HTTP/1.1 \r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"GET HTTP/1.1\r\n\r\n", b"GET /\r\n\r\n",
-     b"GET / HTTP/2.0\r\n\r\n", b"GET / HTTP/1.2\r\n\r\n", b"GET / HTTP/0.9\r\n\r\n", b"GET / HTTP/1.10\r\n\r\n",
-     b"GET / http/1.1\r\n\r\n", b"GET / HTTP/11\r\n\r\n", b"GET / HTTP/1.\xb9\r\n\r\n", b"GET / HTTPS/1.1\r\n\r\n",
-     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"\x05\x01\x00",
-     b"G@T / HTTP/1.1\r\n\r\n", b"GET: / HTTP/1.1\r\n\r\n", b"G\xc9T / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"],
+    [b"", b"\r\n", b"\r\n\r\n", b"\r\nGET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1",
+     b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\n\r\nX", b"GET / HTTP/1.1\r\n\r\n\r\n",
+     b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n",
+     b"GET /  HTTP/1.1\r\n\r\n", b" GET / HTTP/1.1\r\n\r\n", b"GET\t/ HTTP/1.1\r\n\r\n",
+     b"GET / HTTP/1.1 \r\n\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"GET HTTP/1.1\r\n\r\n",
+     b"GET /\r\n\r\n", b"GET / HTTP/2.0\r\n\r\n", b"GET / HTTP/1.2\r\n\r\n",
+     b"GET / HTTP/0.9\r\n\r\n", b"GET / HTTP/1.10\r\n\r\n", b"GET / http/1.1\r\n\r\n",
+     b"GET / HTTP/11\r\n\r\n", b"GET / HTTP/1.\xb9\r\n\r\n", b"GET / HTTPS/1.1\r\n\r\n",
+     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\n",
+     b"\x16\x03\x01\x02\x00\x01\x00", b"\x05\x01\x00", b"G@T / HTTP/1.1\r\n\r\n",
+     b"GET: / HTTP/1.1\r\n\r\n", b"G\xc9T / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"],
 )  # fmt: skip
 def test_any_other_request_line_is_refused(text: bytes) -> None:
     with pytest.raises(RequestError):
@@ -81,9 +85,10 @@ def test_no_control_byte_passes_in_a_header(byte: int) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["Content-Length : 5", "Content-Length\t: 5", " X: a", "\tX: a", "X: a\r\n folded", "X: a\r\n\tfolded",
-     "X: a\r\n : b", "X: a\rTransfer-Encoding: chunked", "X: a\nTransfer-Encoding: chunked", "X: a\x00b",
-     "no colon", ": no name", "", "X(: a", "X Y: a", "X\x00: a", "\xe9: a", '"X": a', "X,Y: a", "[X]: a", "@: a"],
+    ["Content-Length : 5", "Content-Length\t: 5", " X: a", "\tX: a", "X: a\r\n folded",
+     "X: a\r\n\tfolded", "X: a\r\n : b", "X: a\rTransfer-Encoding: chunked",
+     "X: a\nTransfer-Encoding: chunked", "X: a\x00b", "no colon", ": no name", "", "X(: a",
+     "X Y: a", "X\x00: a", "\xe9: a", '"X": a', "X,Y: a", "[X]: a", "@: a"],
 )  # fmt: skip
 def test_a_header_line_is_name_colon_value_and_nothing_else(line: str) -> None:
     with pytest.raises(RequestError):
@@ -91,8 +96,9 @@ def test_a_header_line_is_name_colon_value_and_nothing_else(line: str) -> None:
 
 
 def test_a_bare_line_feed_ends_nothing() -> None:
-    for text in (b"GET / HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nX: a\n\r\n", b"GET / HTTP/1.1\nX: a\r\n\r\n",
-                 b"GET / HTTP/1.1\r\nX: a\r\n\n", b"GET / HTTP/1.1\r\n\n"):  # fmt: skip
+    for text in (b"GET / HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nX: a\n\r\n",
+                 b"GET / HTTP/1.1\nX: a\r\n\r\n", b"GET / HTTP/1.1\r\nX: a\r\n\n",
+                 b"GET / HTTP/1.1\r\n\n"):  # fmt: skip
         with pytest.raises(RequestError):
             parse_head(text)
 
@@ -118,9 +124,10 @@ def test_tokens_of_a_list_are_read_over_all_its_lines() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "framing"),
-    [((), 0), (("Content-Length: 0",), 0), (("content-LENGTH: 5",), 5), (("Content-Length:\t5 ",), 5),
-     (("Content-Length: 5", "Content-Length: 5"), 5), (("Content-Length: 007",), 7),
-     (("Content-Length: 999999999999999999",), 10**18 - 1), (("Transfer-Encoding: chunked",), Framing.CHUNKED),
+    [((), 0), (("Content-Length: 0",), 0), (("content-LENGTH: 5",), 5),
+     (("Content-Length:\t5 ",), 5), (("Content-Length: 5", "Content-Length: 5"), 5),
+     (("Content-Length: 007",), 7), (("Content-Length: 999999999999999999",), 10**18 - 1),
+     (("Transfer-Encoding: chunked",), Framing.CHUNKED),
      (("TRANSFER-ENCODING:chunked\t",), Framing.CHUNKED)],
 )  # fmt: skip
 def test_a_body_ends_by_one_length_or_by_chunks(lines: tuple[str, ...], framing: int | Framing) -> None:
@@ -130,17 +137,22 @@ def test_a_body_ends_by_one_length_or_by_chunks(lines: tuple[str, ...], framing:
 @pytest.mark.parametrize(
     "lines",
     [("Content-Length: 5", "Content-Length: 6"), ("Content-Length: 5", "Content-Length: 05"),
-     ("Content-Length: +5",), ("Content-Length: -5",), ("Content-Length: 5,5",), ("Content-Length: 5, 5",),
-     ("Content-Length: 0x5",), ("Content-Length: 5 5",), ("Content-Length: 5.0",), ("Content-Length: 5e0",),
-     ("Content-Length: 1_0",), ("Content-Length:",), ("Content-Length: \xb2",), ("Content-Length: 5\xa0",),
-     ("Content-Length: 1000000000000000000",), ("Content-Length: " + "9" * 5000,), ("Content-Length: chunked",),
-     ("Transfer-Encoding: Chunked",), ("Transfer-Encoding: CHUNKED",), ("Transfer-Encoding: chunked,",),
-     ("Transfer-Encoding: ,chunked",), ("Transfer-Encoding: chunked, chunked",), ("Transfer-Encoding: \xa0chunked",),
-     ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: identity",), ("Transfer-Encoding: xchunked",),
-     ("Transfer-Encoding: chunked;q=1",), ('Transfer-Encoding: "chunked"',), ("Transfer-Encoding: chun ked",),
-     ("Transfer-Encoding:",), ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
-     ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"), ("Transfer-Encoding: chunked", "Content-Length: 5"),
-     ("Content-Length: 0", "Transfer-Encoding: chunked"), ("Transfer-Encoding: identity", "Content-Length: 5")],
+     ("Content-Length: +5",), ("Content-Length: -5",), ("Content-Length: 5,5",),
+     ("Content-Length: 5, 5",), ("Content-Length: 0x5",), ("Content-Length: 5 5",),
+     ("Content-Length: 5.0",), ("Content-Length: 5e0",), ("Content-Length: 1_0",),
+     ("Content-Length:",), ("Content-Length: \xb2",), ("Content-Length: 5\xa0",),
+     ("Content-Length: 1000000000000000000",), ("Content-Length: " + "9" * 5000,),
+     ("Content-Length: chunked",), ("Transfer-Encoding: Chunked",), ("Transfer-Encoding: CHUNKED",),
+     ("Transfer-Encoding: chunked,",), ("Transfer-Encoding: ,chunked",),
+     ("Transfer-Encoding: chunked, chunked",), ("Transfer-Encoding: \xa0chunked",),
+     ("Transfer-Encoding: gzip, chunked",), ("Transfer-Encoding: identity",),
+     ("Transfer-Encoding: xchunked",), ("Transfer-Encoding: chunked;q=1",),
+     ('Transfer-Encoding: "chunked"',), ("Transfer-Encoding: chun ked",), ("Transfer-Encoding:",),
+     ("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
+     ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"),
+     ("Transfer-Encoding: chunked", "Content-Length: 5"),
+     ("Content-Length: 0", "Transfer-Encoding: chunked"),
+     ("Transfer-Encoding: identity", "Content-Length: 5")],
 )  # fmt: skip
 def test_a_doubtful_body_length_is_refused(lines: tuple[str, ...]) -> None:
     parsed = parse_head(head(*lines))
@@ -180,10 +192,11 @@ def test_an_absolute_target_is_split_and_its_path_kept_byte_for_byte(
 
 @pytest.mark.parametrize(
     "target",
-    [b"", b"*", b"/", b"/x", b"api.example:443", b"//api.example/", b"http:/api.example/", b"http:api.example",
-     b"://api.example/", b"1http://api.example/", b"ht_tp://api.example/", b"http://api.example/#f",
-     b"http://api.example#f", b"http://api.example/?q#f", b"http://api.example/\xe9", b"http://api.ex\xe4mple/",
-     b"http://api.example/ x", b"http://api.example/\n", b"http://api.example\t/"],
+    [b"", b"*", b"/", b"/x", b"api.example:443", b"//api.example/", b"http:/api.example/",
+     b"http:api.example", b"://api.example/", b"1http://api.example/", b"ht_tp://api.example/",
+     b"http://api.example/#f", b"http://api.example#f", b"http://api.example/?q#f",
+     b"http://api.example/\xe9", b"http://api.ex\xe4mple/", b"http://api.example/ x",
+     b"http://api.example/\n", b"http://api.example\t/"],
 )  # fmt: skip
 def test_anything_else_is_no_absolute_target(target: bytes) -> None:
     with pytest.raises(RequestError):
@@ -192,9 +205,10 @@ def test_anything_else_is_no_absolute_target(target: bytes) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [b"/..", b"/../", b"/.", b"/./x", b"/a/..", b"/a/../c", b"/a/./c", b"..", b".", b"/%2e", b"/%2e%2e/x",
-     b"/%2E%2E/x", b"/.%2e/x", b"/%2e./x", b"/a%2f..%2fb", b"/a%2F%2e%2e%2Fb", b"/a\\..\\b", b"/a%5c..%5Cb",
-     b"/a/..\\b", b"/a/..;/b", b"/a/..;x=y/b", b"/a/.;/b", b"/a/%2e%2e%3b/b", b"/a/..?x", b"/..?", b"//../x"],
+    [b"/..", b"/../", b"/.", b"/./x", b"/a/..", b"/a/../c", b"/a/./c", b"..", b".", b"/%2e",
+     b"/%2e%2e/x", b"/%2E%2E/x", b"/.%2e/x", b"/%2e./x", b"/a%2f..%2fb", b"/a%2F%2e%2e%2Fb",
+     b"/a\\..\\b", b"/a%5c..%5Cb", b"/a/..\\b", b"/a/..;/b", b"/a/..;x=y/b", b"/a/.;/b",
+     b"/a/%2e%2e%3b/b", b"/a/..?x", b"/..?", b"//../x"],
 )  # fmt: skip
 def test_a_path_that_climbs_is_found_in_every_spelling(path: bytes) -> None:
     assert path_has_dot_segments(path)
@@ -202,8 +216,9 @@ def test_a_path_that_climbs_is_found_in_every_spelling(path: bytes) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [b"", b"/", b"/a/b", b"/a//b", b"/...", b"/..a/b", b"/a../b", b"/.a", b"/a.b/c.d", b"/.well-known/x", b"/a%2Fb",
-     b"/%41", b"/c//d;p=1", b"/a;../b", b"/x?y=/../z", b"/x?../..", b"/a/b?%2e%2e/", b"/%2e%2ea", b"/a.%2eb", b"/%"],
+    [b"", b"/", b"/a/b", b"/a//b", b"/...", b"/..a/b", b"/a../b", b"/.a", b"/a.b/c.d",
+     b"/.well-known/x", b"/a%2Fb", b"/%41", b"/c//d;p=1", b"/a;../b", b"/x?y=/../z", b"/x?../..",
+     b"/a/b?%2e%2e/", b"/%2e%2ea", b"/a.%2eb", b"/%"],
 )  # fmt: skip
 def test_ordinary_paths_do_not_climb(path: bytes) -> None:
     assert not path_has_dot_segments(path)

@@ -135,7 +135,7 @@ def test_wildcards_never_match_addresses(authority: str) -> None:
 
 @pytest.mark.parametrize("text", ["*.127.0.0.1", "**.127.0.0.1", "*.[::1]", "**.[::1]:443", "*.0.0.1"])
 def test_a_wildcard_before_an_address_is_refused(text: str) -> None:
-    with pytest.raises(RuleError, match="wildcard|number"):
+    with pytest.raises(RuleError, match=r"wildcard|number"):
         allow_entry(text)
 
 
@@ -237,8 +237,8 @@ def test_a_message_is_one_printable_line() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["com", "example", "internal", "localhost", "co.uk", "jp", "kawasaki.jp", "ck", "xn--p1ai", "k12.ca.us",
-     "compute-like.ck"],
+    ["com", "example", "internal", "localhost", "co.uk", "jp", "kawasaki.jp", "ck", "xn--p1ai",
+     "k12.ca.us", "compute-like.ck"],
 )  # fmt: skip
 @pytest.mark.parametrize("star", ["*.", "**."])
 @pytest.mark.parametrize("port", ["", ":443", ":*"])

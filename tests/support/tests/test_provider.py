@@ -10,14 +10,12 @@ import gzip
 import hashlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support import answers, http
-from tests.support.byte_stream import End, close_with_reset, connect, read_some, read_until_end
-from tests.support.certificates import CertificateAuthority, server_context
+from tests.support.byte_stream import End, connect, read_until_end
 from tests.support.conversation import Script
 from tests.support.exchange import Exchange
 from tests.support.live_stream import LiveStream
@@ -127,50 +125,6 @@ def test_a_chunked_request_is_recorded_decoded_and_raw(provider: Provider) -> No
     assert http.exchange(provider.port, raw).body == b"ok"
     assert provider.only_request.body == b"abc"
     assert provider.connections[0].raw == raw
-
-
-def test_events_leave_one_by_one_when_the_test_says_so(provider: Provider) -> None:
-    stream = LiveStream()
-    provider.on("/x", stream, answers.fixed(b"next"))
-    with connect(provider.port) as sock:
-        sock.sendall(GET)
-        assert http.read_head(sock).value("content-type") == "text/event-stream"
-        assert read_until_end(sock, 0.05) == (b"", End.OPEN)
-        for text in ("one", "two"):
-            sent = stream.event(text)
-            assert http.read_chunk(sock) == sent
-        stream.finish()
-        assert http.read_chunk(sock) == b""
-        sock.sendall(GET)
-        assert http.read_response(sock).body == b"next"
-
-
-@pytest.mark.parametrize(("ending", "end"), [("drop", End.EOF), ("reset", End.RESET)])
-def test_a_stream_can_break(provider: Provider, ending: str, end: End) -> None:
-    stream = LiveStream(chunked=False, headers=())
-    provider.on("/x", stream)
-    with connect(provider.port) as sock:
-        sock.sendall(GET)
-        http.read_head(sock)
-        stream.push(b"part")
-        assert read_some(sock) == b"part"
-        getattr(stream, ending)()
-        assert read_until_end(sock) == (b"", end)
-
-
-@pytest.mark.parametrize("end", [End.EOF, End.RESET])
-def test_a_stream_sees_its_client_hang_up(provider: Provider, end: End) -> None:
-    stream = LiveStream()
-    provider.on("/x", stream)
-    sock = connect(provider.port)
-    sock.sendall(GET)
-    stream.wait_begun()
-    http.read_head(sock)
-    if end is End.EOF:
-        sock.close()
-    else:
-        close_with_reset(sock)
-    assert stream.await_hangup() is end
 
 
 def test_a_held_answer_waits_for_its_gate(provider: Provider) -> None:
@@ -288,69 +242,3 @@ def test_a_provider_ends_though_scripts_wait(provider: Provider) -> None:
         provider.wait_for_requests(2)
         provider.stop()
     assert provider.open_connections == 0
-
-
-# TLS.
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
-    return CertificateAuthority(tmp_path_factory.mktemp("ca"))
-
-
-@pytest.fixture
-def secure(authority: CertificateAuthority) -> Iterator[Provider]:
-    with Provider(tls=server_context(authority.leaf("localhost"), ["http/1.1"])) as running:
-        yield running
-
-
-def test_https_works_and_the_server_name_is_recorded(
-    secure: Provider, authority: CertificateAuthority
-) -> None:
-    secure.on("/x", answers.fixed(b"ok"))
-    with httpx.Client(verify=authority.client_context(), trust_env=False) as client:
-        assert client.get(f"https://localhost:{secure.port}/x").text == "ok"
-    record = secure.connections[0]
-    assert (record.server_name, record.alpn, record.tls_error) == ("localhost", "http/1.1", None)
-
-
-def test_a_client_that_refuses_the_certificate_sends_nothing(secure: Provider, tmp_path: Path) -> None:
-    stranger = CertificateAuthority(tmp_path).client_context()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"https://localhost:{secure.port}/x", verify=stranger, trust_env=False)
-    secure.wait_for_closed(0)
-    assert secure.connections[0].tls_error is not None
-    assert (secure.octets_received, secure.requests) == (0, [])
-
-
-@pytest.mark.parametrize(("ending", "clean"), [(answers.close, True), (answers.close_without_notify, False)])
-def test_a_tls_end_with_close_notify_is_told_from_one_without(
-    secure: Provider, authority: CertificateAuthority, ending: Script, clean: bool
-) -> None:
-    secure.on("/x", answers.until_close(b"body", ending=ending))
-    context = authority.client_context()
-    with connect(secure.port) as sock:
-        tls = context.wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False)
-        with tls:
-            tls.sendall(GET)
-            http.read_head(tls)
-            assert read_some(tls) == b"body"
-            if clean:
-                assert read_some(tls) == b""
-            else:
-                with pytest.raises(OSError, match="EOF"):
-                    read_some(tls)
-
-
-def test_idle_tls_connections_close_with_notify_on_demand(
-    secure: Provider, authority: CertificateAuthority
-) -> None:
-    secure.otherwise(answers.fixed(b"ok"))
-    with connect(secure.port) as sock:
-        context = authority.client_context()
-        with context.wrap_socket(sock, server_hostname="localhost", suppress_ragged_eofs=False) as tls:
-            tls.sendall(GET)
-            assert http.read_response(tls).body == b"ok"
-            secure.wait_for_idle()
-            assert secure.close_idle() == 1
-            assert read_some(tls) == b""

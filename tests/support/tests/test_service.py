@@ -58,6 +58,7 @@ def test_connect_gives_the_answer_whole() -> None:
         status_line, _, body, sock = service.connect("ok.example:443", extra=b"HELLO")
         assert (status_line, body) == ("HTTP/1.1 200 Connection Established", b"")
         assert read_exactly(sock, 5) == b"HELLO"
+        assert [service.status(f"{host}:443") for host in ("evil", "ok.example")] == [403, 200]
         tunnel = service.tunnel("ok.example:443")
         tunnel.sendall(b"x")
         assert read_exactly(tunnel, 1) == b"x"

@@ -1,0 +1,121 @@
+"""What runs between start and stop: accepting, reloading, and the order in which everything ends.
+
+The parts are built in serve.py. Next: proxy/listener.py (accepts), proxy/tunnel_table.py (tunnels),
+proxy/rejudge.py (what a reload closes).
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from egress_proxy.cli.plan import PolicyParts
+from egress_proxy.core.events import EndCause, Event, GrantEnded, Reloaded, ServiceChanged
+from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
+from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.listener import Intake
+from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.rejudge import tunnel_is_unwanted
+from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.upstream_pool import IDLE_S, UpstreamPool
+from egress_proxy.settings.origins import SettingsError
+
+# How often a stopping service looks whether the last requests and tunnels have come to rest.
+DRAIN_STEP_S = 0.05
+
+
+class Service:
+    """`run` returns when SIGTERM or SIGINT came and everything has ended."""
+
+    Reopen: TypeAlias = Callable[[], None]
+
+    def __init__(
+        self,
+        parts: Parts,
+        pool: UpstreamPool,
+        load: Callable[[], PolicyParts],
+        reopen_audit: Reopen,
+        drain_s: float,
+    ) -> None:
+        self.parts = parts
+        self._pool = pool
+        self._load = load
+        self._reopen_audit = reopen_audit
+        self._drain_s = drain_s
+        self._stopping = asyncio.Event()
+        parts.tunnels.on_sweep = self._sweep
+
+    @property
+    def is_draining(self) -> bool:
+        return self._stopping.is_set()
+
+    async def run(self, listeners: Iterable[socket.socket], announce: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            intake = Intake(group, self._connection, self.parts.audit, lambda: self.parts.tunnels.count().open)
+            for listener in listeners:
+                intake.listen(listener)
+            self.parts.tunnels.start()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._stopping.set)
+            loop.add_signal_handler(signal.SIGHUP, lambda: group.create_task(self._reload_by_signal()))
+            self._record(ServiceChanged("started", ""))
+            announce()
+            await self._stopping.wait()
+            await self._end(intake)
+        self._record(ServiceChanged("stopped", ""))
+
+    def _connection(self, stream: SocketStream, peer: str) -> Connection:
+        return Connection(self.parts, stream, peer, self._stopping.is_set)
+
+    async def _end(self, intake: Intake) -> None:
+        """Idle things end at once; what still moves has the drain time, then it is cut."""
+        loop = asyncio.get_running_loop()
+        intake.stop_accepting()
+        deadline = loop.time() + self._drain_s
+        while intake.end_idle() + self.parts.tunnels.close_quiet() > 0 and loop.time() < deadline:
+            await asyncio.sleep(DRAIN_STEP_S)
+        self.parts.tunnels.close_all()
+        intake.end_all()
+        self._pool.close_idle()
+
+    async def reload(self) -> int:
+        """Read the settings again and swap them whole; how many tunnels that closed.
+
+        Raises ReloadRefused, and then everything is as before.
+        """
+        try:
+            fresh = self._load()
+        except SettingsError as error:
+            self._record(Reloaded(str(error), 0))
+            raise ReloadRefused(str(error)) from None
+        in_force = self.parts.in_force
+        in_force.policy, in_force.clients = fresh.policy, fresh.clients
+        in_force.credentials = fresh.credentials
+        closed = self.parts.tunnels.close_where(
+            lambda facts: tunnel_is_unwanted(facts, self.parts), EndCause.POLICY_CHANGED
+        )
+        self._record(Reloaded("", closed))
+        return closed
+
+    async def _reload_by_signal(self) -> None:
+        """SIGHUP: the log may have been moved away, and the settings may be new."""
+        try:
+            self._reopen_audit()
+        except OSError as error:
+            self._record(Reloaded(f"cannot open the audit log: {error.strerror}", 0))
+        with contextlib.suppress(ReloadRefused):  # recorded already; the old settings stay
+            await self.reload()
+
+    def _sweep(self) -> None:
+        """Once in a while: grants that have run out take their tunnels with them."""
+        for grant in self.parts.grants.drop_ended():
+            closed = self.parts.tunnels.close_grant(grant.id, EndCause.GRANT_ENDED)
+            self._record(GrantEnded(grant.id, str(grant.rule), "ended", closed))
+        self._pool.close_idle(IDLE_S)
+
+    def _record(self, event: Event) -> None:
+        with contextlib.suppress(AuditUnavailable):  # nothing here can be refused
+            self.parts.audit(event)
