@@ -46,7 +46,7 @@ class ControlServer:
     async def start(self, port: int) -> int:
         """Accept calls; the port, which is an ephemeral one for 0. Raises OSError when it is taken."""
         loop = asyncio.get_running_loop()
-        self._token = TokenCheck(self._deps.token, Backoff(loop.time))
+        self._token = TokenCheck(self._deps.is_token, Backoff(loop.time))
         self._web = web.Server(self._answer)
         listener = await loop.create_server(
             self._accept, str(BIND_ADDRESS), port, backlog=CONNECTION_LIMIT, start_serving=False

@@ -23,7 +23,6 @@ import structlog
 
 from egress_proxy.core.events import (
     ControlRefused,
-    Decided,
     Ended,
     Event,
     Faulted,
@@ -229,11 +228,10 @@ class _Lines:
     debug = info = warning = error = critical = log
 
     def _send(self, line: bytes) -> None:
+        lost, self._lost = self._lost, self._lost + 1  # until it is out
         if not select.select((), (self._descriptor,), (), 0)[1]:
-            self._lost += 1
             return
-        if self._lost:
-            line = b"(%d lines were lost here)\n%b" % (self._lost, line)
-        data = self._rest + line
-        self._rest, self._lost = b"", 0
+        notice = b"(%d lines were lost here)\n" % lost if lost else b""
+        data = self._rest + notice + line
         self._rest = data[os.write(self._descriptor, data) :]
+        self._lost = 0

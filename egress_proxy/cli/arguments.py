@@ -155,6 +155,16 @@ def grants_parser(prog: str) -> FlagParser:
     return parser
 
 
+SUMMARIES: Mapping[str, str] = {
+    "serve": "start the proxy",
+    "check": "what would be decided for one target, offline",
+    "env": "the variables that send a client through the proxy",
+    "allow": "let the running proxy's clients reach one more host",
+    "revoke": "take such a grant back",
+    "grants": "list the grants",
+    "config": "show the settings and where they came from, or check them",
+}
+
 PARSERS: Mapping[str, Callable[[str], FlagParser]] = {
     "serve": serve_parser,
     "check": check_parser,

@@ -6,7 +6,7 @@ Next: main.py (turns errors into one line and a code).
 import enum
 
 
-class Exit(enum.IntEnum):
+class ExitCode(enum.IntEnum):
     """Contract section 1."""
 
     OK = 0
@@ -21,6 +21,6 @@ class Exit(enum.IntEnum):
 class VerbFailed(Exception):
     """The verb ends here. The message is one line, safe to show, and says what to do next."""
 
-    def __init__(self, code: Exit, message: str) -> None:
+    def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Sequence
 from typing import NoReturn
 
-from egress_proxy.cli.exit_codes import Exit, VerbFailed
+from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 
 
 class FlagParser(argparse.ArgumentParser):
@@ -25,18 +25,20 @@ class FlagParser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise VerbFailed(Exit.USAGE, f"{message}; see {self.prog} --help")
+        raise VerbFailed(ExitCode.USAGE, f"{message}; see {self.prog} --help")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Raises VerbFailed; SystemExit for --help."""
         namespace, unknown = self.parse_known_args(argv)
-        if not unknown:
-            return namespace
-        word = unknown[0].partition("=")[0]
+        if unknown:
+            self.error(self._unknown(unknown[0].partition("=")[0]))
+        return namespace
+
+    def _unknown(self, word: str) -> str:
         if not word.startswith("-"):
-            self.error("one argument too many")
+            return "one argument too many"
         near = difflib.get_close_matches(word, self._option_string_actions, 1)
-        self.error(f"unknown flag {word}" + (f", did you mean {near[0]}?" if near else ""))
+        return f"unknown flag {word}" + (f", did you mean {near[0]}?" if near else "")
 
     def format_help(self) -> str:
         """As argparse does it, but the description before the usage line."""

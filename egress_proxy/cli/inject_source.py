@@ -42,7 +42,7 @@ class InjectRule:
 
     def error(self, loaded: Loaded, field: str, predicate: str) -> SettingsError:
         key = _FLAG_KEYS[field] if self.key is None else (*self.key, field)
-        return loaded.origin(*key).error(key, predicate)
+        return loaded.error(key, predicate)
 
 
 def inject_rules(loaded: Loaded) -> tuple[InjectRule, ...]:
@@ -67,9 +67,7 @@ def _flag_rule(loaded: Loaded) -> InjectRule | None:
         return None
     if host is None or variable is None:
         given, other = ("inject_host", "secret-env") if host else ("inject_secret_env", "host")
-        raise loaded.origin(given).error(
-            (given,), f"needs --inject-{other} too: a rule is a host and its secret"
-        )
+        raise loaded.error((given,), f"needs --inject-{other} too: a rule is a host and its secret")
     entry = InjectEntry(
         name=FLAG_RULE,
         host=host,
@@ -123,9 +121,7 @@ def _host(loaded: Loaded, rule: InjectRule) -> Host:
     try:
         return parse_host(rule.entry.host)
     except HostError:
-        raise rule.error(
-            loaded, "host", "must be one host, without port or star; IPv6 in brackets"
-        ) from None
+        raise rule.error(loaded, "host", "must be one host, without port or star; IPv6 in brackets") from None
 
 
 def _is_loopback(host: Host) -> bool:
@@ -135,9 +131,7 @@ def _is_loopback(host: Host) -> bool:
 def _methods(loaded: Loaded, rule: InjectRule) -> frozenset[str]:
     for method in rule.entry.methods:
         if not _METHOD.fullmatch(method) or method in _NEVER_INJECTED:
-            raise rule.error(
-                loaded, "methods", "may hold methods in capitals, but neither CONNECT nor TRACE"
-            )
+            raise rule.error(loaded, "methods", "may hold methods in capitals, but neither CONNECT nor TRACE")
     return frozenset(rule.entry.methods)
 
 
@@ -145,7 +139,5 @@ def _paths(loaded: Loaded, rule: InjectRule) -> tuple[bytes, ...]:
     for path in rule.entry.paths:
         plain = _PATH.fullmatch(path) and not {"?", "#"} & set(path)
         if not plain or path_has_dot_segments(path.encode()):
-            raise rule.error(
-                loaded, "paths", "must begin with / and hold neither query nor dot segments"
-            )
+            raise rule.error(loaded, "paths", "must begin with / and hold neither query nor dot segments")
     return tuple(path.encode() for path in rule.entry.paths)

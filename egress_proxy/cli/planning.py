@@ -4,6 +4,7 @@ Reads files and secrets, opens nothing that listens. Next: plan.py (the plan), p
 secret_source.py (two of its parts), serve.py (who gets it).
 """
 
+import argparse
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from egress_proxy.cli.plan import AuditPlan, ControlPlan, PolicyParts, ServiceLi
 from egress_proxy.cli.policy_source import policy_of
 from egress_proxy.cli.secret_source import Secrets, SecretShelf, named_variables, read_secrets
 from egress_proxy.cli.service_checks import bind_of, check_service, resolver_of, warnings_of
+from egress_proxy.cli.settings_flags import settings_given
 from egress_proxy.core.policy import Policy
 from egress_proxy.logs import Verbosity
 from egress_proxy.proxy.audit import OnError
@@ -28,6 +30,15 @@ class Command:
     flags: Flags
     config: str | None
     verbosity: Verbosity = Verbosity.NORMAL
+
+
+def command_of(arguments: argparse.Namespace) -> Command:
+    verbosity = Verbosity.NORMAL
+    if getattr(arguments, "quiet", False):
+        verbosity = Verbosity.QUIET
+    elif getattr(arguments, "verbose", False):
+        verbosity = Verbosity.VERBOSE
+    return Command(settings_given(arguments), arguments.config, verbosity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +119,7 @@ def _plan(
         resolver=resolver_of(checked.loaded),
         relay=settings.relay,
         control=ControlPlan(settings.control.port, secrets.control) if secrets.control else None,
-        audit=AuditPlan(Path(audit.path).absolute(), OnError(audit.on_error))
-        if audit.path
-        else None,
+        audit=AuditPlan(Path(audit.path).absolute(), OnError(audit.on_error)) if audit.path else None,
         record_path=_path(settings.record_requests),
         verbosity=command.verbosity,
         color=color,

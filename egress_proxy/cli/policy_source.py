@@ -18,27 +18,19 @@ from egress_proxy.settings.tree import TlsTable
 
 WEB_DOMAINS_VARIABLE = "STEERABLE_WEB_ALLOWED_DOMAINS"
 
-_EMPTY = (
-    "nothing may be reached: name a host with --allow HOST (in the file: [[allow]]), "
-    "or say --allow-none to start with an empty list"
-)
-
 
 def policy_of(loaded: Loaded, environ: Mapping[str, str]) -> Policy:
     """Raises SettingsError, which names the entry and where it stands."""
     settings = loaded.settings
     clients = client_names(loaded)
     allow = [*_allow_rules(loaded, clients), *_web_domains(environ)]
-    policy = Policy(
+    return Policy(
         rule_index(allow),
         rule_index(list(_deny_rules(loaded, clients))),
         inject_routes(loaded, clients),
         OnMiss(settings.on_miss),
         _sni(settings.tls),
     )
-    if not allow and not policy.routes and not settings.allow_none:
-        raise SettingsError(_EMPTY)
-    return policy
 
 
 def _sni(tls: TlsTable) -> SniPolicy:
@@ -103,7 +95,7 @@ def _rule(
             reason=reason,
         )
     except RuleError as error:
-        raise SettingsError(f"{error} ({loaded.origin(*key).text})") from None
+        raise SettingsError(f"{error} ({loaded.merged.origin(key).text})") from None
 
 
 def _web_domains(environ: Mapping[str, str]) -> Iterator[Rule]:

@@ -16,11 +16,10 @@ def client_names(loaded: Loaded) -> frozenset[str]:
     names: set[str] = set()
     for index, client in enumerate(loaded.settings.client):
         key = ("client", index, "name")
-        origin = loaded.origin(*key)
         if client.name == ANONYMOUS:
-            raise origin.error(key, f"cannot be {ANONYMOUS}: that is everybody without a token")
+            raise loaded.error(key, f"cannot be {ANONYMOUS}: that is everybody without a token")
         if client.name in names:
-            raise origin.error(key, f"is taken: there is another [[client]] {client.name!r}")
+            raise loaded.error(key, f"is taken: there is another [[client]] {client.name!r}")
         names.add(client.name)
     return frozenset(names)
 
@@ -31,4 +30,4 @@ def check_client(loaded: Loaded, key: Key, name: str | None, clients: Collection
         return
     near = difflib.get_close_matches(name, clients, 1)
     hint = f", did you mean {near[0]!r}?" if near else ""
-    raise loaded.origin(*key).error(key, f"names no [[client]]{hint}")
+    raise loaded.error(key, f"names no [[client]]{hint}")

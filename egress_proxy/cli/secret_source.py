@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from egress_proxy.cli.inject_source import InjectRule, inject_rules
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.settings.load import Loaded
-from egress_proxy.settings.origins import Key, SettingsError
+from egress_proxy.settings.origins import Key
 from egress_proxy.vault.injection import Credential
 from egress_proxy.vault.secret import Secret
 from egress_proxy.vault.sources import (
@@ -103,10 +103,8 @@ def _refuse_shared(loaded: Loaded, tokens: list[Reference]) -> None:
     for token in tokens:
         other = seen.setdefault(token.name, token)
         if other is not token:
-            where = loaded.origin(*other.key).text
-            raise loaded.origin(*token.key).error(
-                token.key, f"must differ from the token of {where}: each opens another door"
-            )
+            where = loaded.merged.origin(other.key).text
+            raise loaded.error(token.key, f"must differ from the token of {where}: each opens another door")
 
 
 def _reference(loaded: Loaded, key: Key, text: str | None) -> Reference | None:
@@ -115,7 +113,7 @@ def _reference(loaded: Loaded, key: Key, text: str | None) -> Reference | None:
     try:
         return Reference(key, parse_source(text))
     except SecretUnavailable as error:
-        raise loaded.origin(*key).error(key, f"cannot be used: {error}") from None
+        raise loaded.error(key, f"cannot be used: {error}") from None
 
 
 def _secret(loaded: Loaded, reference: Reference, shelf: SecretShelf) -> Secret:
@@ -123,7 +121,7 @@ def _secret(loaded: Loaded, reference: Reference, shelf: SecretShelf) -> Secret:
         return shelf.open(reference.name).current()
     except SecretUnavailable as error:
         key = reference.key
-        raise loaded.origin(*key).error(key, f"cannot be used: {error}") from None
+        raise loaded.error(key, f"cannot be used: {error}") from None
 
 
 def _credentials(loaded: Loaded, shelf: SecretShelf) -> Iterator[tuple[str, Credential]]:
@@ -134,9 +132,7 @@ def _credentials(loaded: Loaded, shelf: SecretShelf) -> Iterator[tuple[str, Cred
             yield rule.entry.name, Credential(_header(rule), rule.entry.format, source)
 
 
-def _open(
-    loaded: Loaded, rule: InjectRule, reference: Reference, shelf: SecretShelf
-) -> SecretSource:
+def _open(loaded: Loaded, rule: InjectRule, reference: Reference, shelf: SecretShelf) -> SecretSource:
     try:
         return shelf.open(reference.name)
     except SecretUnavailable as error:

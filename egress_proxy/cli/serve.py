@@ -19,7 +19,7 @@ from control_api.deps import ControlDeps, Phase, ServiceStatus
 from control_api.server import ControlServer
 from egress_proxy import __version__
 from egress_proxy.cli.exit_codes import ExitCode
-from egress_proxy.cli.plan import ControlPlan, Endpoint, ServicePlan
+from egress_proxy.cli.plan import ControlPlan, ServicePlan
 from egress_proxy.cli.service import Service
 from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.events import Event

@@ -54,7 +54,9 @@ class Service:
     async def run(self, listeners: Iterable[socket.socket], announce: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
-            intake = Intake(group, self._connection, self.parts.audit, lambda: self.parts.tunnels.count().open)
+            intake = Intake(
+                group, self._connection, self.parts.audit, lambda: self.parts.tunnels.count().open
+            )
             for listener in listeners:
                 intake.listen(listener)
             self.parts.tunnels.start()

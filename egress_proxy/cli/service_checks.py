@@ -16,9 +16,14 @@ from egress_proxy.core.host import HostError, Target
 from egress_proxy.core.policy import Policy
 from egress_proxy.core.rules import WEB_PORTS, Rule, Scope
 from egress_proxy.settings.load import Loaded
+from egress_proxy.settings.origins import SettingsError
 
 # Where the control API listens, whatever bind says.
 _CONTROL_ADDRESS = IPv4Address("127.0.0.1")
+_EMPTY = (
+    "nothing may be reached: name a host with --allow HOST (in the file: [[allow]]), "
+    "or say --allow-none to start with an empty list"
+)
 _REFUSED = {
     Reason.METADATA: "cloud metadata is never reachable",
     Reason.OWN_LISTENER: "the proxy does not connect to itself",
@@ -30,32 +35,32 @@ def check_service(loaded: Loaded, policy: Policy) -> None:
     bind = bind_of(loaded)
     resolver_of(loaded)
     settings = loaded.settings
+    if not any(policy.allow) and not policy.routes and not settings.allow_none:
+        raise SettingsError(_EMPTY)
     if bind.port and bind.port == settings.control.port:
-        key = ("control", "port")
-        raise loaded.origin(*key).error(key, "is the port of bind: each needs its own")
+        raise loaded.error(("control", "port"), "is the port of bind: each needs its own")
     if settings.record_requests and not policy.routes:
-        key = ("record_requests",)
-        raise loaded.origin(*key).error(key, "needs an inject rule: only those have bodies")
+        raise loaded.error(("record_requests",), "needs an inject rule: only those have bodies")
     if settings.relay == "epoll" and not hasattr(select, "epoll"):
-        raise loaded.origin("relay").error(("relay",), "cannot be epoll on this system")
+        raise loaded.error(("relay",), "cannot be epoll on this system")
 
 
 def bind_of(loaded: Loaded) -> Endpoint:
     """Raises SettingsError, also where strangers could use the proxy."""
     settings = loaded.settings
-    origin, key = loaded.origin("bind"), ("bind",)
+    key = ("bind",)
     try:
         bind = parse_bind(settings.bind)
     except HostError as error:
-        raise origin.error(key, f"must be ADDRESS:PORT, such as 127.0.0.1:8899: {error}") from None
+        raise loaded.error(key, f"must be ADDRESS:PORT, such as 127.0.0.1:8899: {error}") from None
     if classify(bind.address) is AddressClass.LOOPBACK:
         return bind
     if not settings.client and not settings.client_token:
-        raise origin.error(
+        raise loaded.error(
             key, "is not loopback: anybody could use the proxy; add --client-token-env or [[client]]"
         )
     if not settings.dangerously_bind_any:
-        raise origin.error(key, "is not loopback: if that is meant, say --dangerously-bind-any too")
+        raise loaded.error(key, "is not loopback: if that is meant, say --dangerously-bind-any too")
     return bind
 
 
@@ -66,7 +71,7 @@ def resolver_of(loaded: Loaded) -> Endpoint | None:
     try:
         return parse_server(text)
     except HostError as error:
-        raise loaded.origin("resolver").error(
+        raise loaded.error(
             ("resolver",), f"must be an address, such as 192.0.2.53 or [2001:db8::53]:53: {error}"
         ) from None
 

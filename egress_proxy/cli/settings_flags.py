@@ -7,27 +7,24 @@ not given hides nothing. Next: settings/load.py (flags over variables over the f
 import argparse
 from collections.abc import Mapping
 
-from egress_proxy.settings.scalars import Text
+from egress_proxy.settings.origins import Text
 
 _ENTRY = "HOST[:PORT]"
 _CONFIG_HELP = (
     "settings file (default: $EGRESS_CONFIG, else $XDG_CONFIG_HOME/egress/egress.toml); "
     "never read from the working directory"
 )
-_RULE = "inject_host inject_secret_env inject_header inject_scheme inject_port".split()
-_LISTS = ["allow", "allow_private", "allow_shared", "deny", "allow_none"]
-_SERVICE = (
-    "bind dangerously_bind_any listen_unix client_token_env control_port control_token_env"
-    " connect_timeout resolver upstream_proxy relay attach no_sni_check on_miss hold_timeout"
-    " record_requests audit"
-).split()
-_SETTINGS = (*_LISTS, *_RULE, *_SERVICE)
+# What is no setting: it says where those are, or what to print.
+_OTHERS = frozenset({"config", "quiet", "verbose", "json", "host", "as_client", "action", "secrets"})
 
 
 def settings_given(arguments: argparse.Namespace) -> Mapping[str, object]:
     """The settings among the flags that were given, by their names with underscores."""
-    given = vars(arguments)
-    return {name: _marked(given[name]) for name in _SETTINGS if given.get(name) not in (None, False)}
+    return {
+        name: _marked(value)
+        for name, value in vars(arguments).items()
+        if name not in _OTHERS and value not in (None, False)
+    }
 
 
 def _marked(value: object) -> object:

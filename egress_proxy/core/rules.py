@@ -178,7 +178,8 @@ def _punycode_hint(text: str) -> str:
     scope, rest = _split_scope(text)
     name, ports = _split_ports(rest)
     try:
-        encoded = scope + idna.encode(name.lower()).decode()
-    except idna.IDNAError:
+        entry = scope + idna.encode(name.lower()).decode() + ("" if ports is None else f":{ports}")
+        _read(entry, Ports.WEB)
+    except (idna.IDNAError, HostError):
         return "it is not ASCII"
-    return f"it is not ASCII; if you mean it, write {encoded if ports is None else f'{encoded}:{ports}'}"
+    return f"it is not ASCII; if you mean it, write {entry}"

@@ -144,7 +144,7 @@ class Answering:
         try:
             return self.upstream.http.answer()
         except NotHttp as error:
-            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, _shown(self.forms, str(error))) from None
+            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
 
     async def _receive(self) -> None:
         limit_s = self.idle_s if self.upstream.http.has_answered else self.first_byte_s
@@ -163,7 +163,7 @@ class Answering:
         codings = None if self._has_no_body(head) else head.value(b"content-encoding")
         self._guard = body_guard(codings, self.forms, self.opaque_bodies)
         if self._guard is None:
-            shown = ascii(codings.decode("latin-1"))[:100] if codings else ""
+            shown = ascii(self.forms.mask(codings).decode("latin-1"))[:100] if codings else ""
             raise UpstreamLost(Reason.BODY_NOT_INSPECTABLE, f"its Content-Encoding is {shown}")
         self.status = head.status
         self._ready += self.side.start(self._masked(head))
@@ -197,12 +197,8 @@ class Answering:
         return replace(head, reason=self.forms.mask(head.reason), headers=self._masked_headers(head.headers))
 
     def _masked_headers(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
-        return tuple((name, self.forms.mask(value)) for name, value in headers)
-
-
-def _shown(forms: Forms, text: str) -> str:
-    """A library's message about an upstream's bytes: it may quote them, so it is guarded as they are."""
-    return forms.mask(ascii(text).encode()).decode()[:200]
+        # A star may stand in a name as well (RFC 9110 5.6.2).
+        return tuple((self.forms.mask(name), self.forms.mask(value)) for name, value in headers)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ Bytes and typed parts, no I/O. Request heads are judged before by core/request.p
 than h11's; here h11 frames bodies and reads upstream answers. Next: forward.py.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import h11
@@ -17,10 +18,12 @@ ANSWER_HEAD_LIMIT_BYTES = 65_536
 _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"proxy-connection"}
 )
+# Where h11 begins to quote: an upstream may have put the credential there.
+_QUOTED = re.compile(r":? ?(?:bytearray\(|b['\"])")
 
 
 class NotHttp(Exception):
-    """The peer's bytes are no HTTP/1.1, or end too early."""
+    """The peer's bytes are no HTTP/1.1, or end too early. The message quotes none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,9 @@ class ClientSide:
         return self._http.send(h11.Data(data=data)) or b""
 
     def end(self, trailers: Iterable[Header]) -> bytes:
-        return self._http.send(h11.EndOfMessage(headers=list(trailers))) or b""
+        # HTTP/1.0 has neither chunks nor what may stand behind them.
+        kept = list(trailers) if self._knows_interim else []
+        return self._http.send(h11.EndOfMessage(headers=kept)) or b""
 
     def is_reusable(self) -> bool:
         """Whether the client's connection may carry another request."""
@@ -146,14 +151,14 @@ class UpstreamSide:
         try:
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
-            raise NotHttp(str(error)) from None
+            raise NotHttp(_QUOTED.split(str(error), maxsplit=1)[0]) from None
         match event:
             case h11.InformationalResponse() | h11.Response():
                 return _answer_head(event)
             case h11.Data():
                 return bytes(event.data)
             case h11.EndOfMessage():
-                return AnswerEnd(tuple(event.headers.raw_items()))
+                return AnswerEnd(_passing(event.headers.raw_items(), _HOP_BY_HOP))
             case h11.ConnectionClosed():
                 raise NotHttp("the upstream closed before it answered")
             case _:
@@ -179,6 +184,9 @@ def _answer_head(event: h11.InformationalResponse | h11.Response) -> AnswerHead:
     }
     is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in raw)
     dropped = _HOP_BY_HOP | named | ({b"content-length"} if is_chunked else set())
+    return AnswerHead(event.status_code, bytes(event.reason), _passing(raw, dropped))
+
+
+def _passing(raw: Iterable[Header], dropped: Collection[bytes]) -> tuple[Header, ...]:
     # The code that marks our own refusals may not come from anybody else.
-    kept = (h for h in raw if h[0].lower() not in dropped and h[0].lower() != b"x-proxy-error")
-    return AnswerHead(event.status_code, bytes(event.reason), tuple(kept))
+    return tuple(h for h in raw if h[0].lower() not in dropped and h[0].lower() != b"x-proxy-error")

@@ -151,7 +151,6 @@ class GzipInspector:
         self._tail = data[self._forms.unfinished(data, 0) :]
 
     def _refuse(self, refusal: Exception) -> NoReturn:
-        self._held.clear()
         self._refusal = refusal
         raise refusal
 

@@ -114,14 +114,21 @@ class Flow:
             return Wants.READ
         except OSError as error:
             raise PeerReset(self.source) from error
-        if count == 0:
-            return self._end()
-        if self._gate is None and self._meter is None:
-            return self._forward(count)
-        self._admit(bytes(_VIEW[:count]))
-        return Wants.TURN if self._send_pending() else Wants.WRITE
+        return self._forward(count) if count else self._end()
+
+    def salvage(self) -> None:
+        """Pass on what a source that broke had received before, as far as the sink takes it; not its end."""
+        with contextlib.suppress(OSError, PeerReset, FlowRefused):
+            while not self._pending or self._send_pending():
+                count = self.source.recv_into(_BUFFER)
+                if count == 0:  # the reset, once somebody else has been told of it
+                    return
+                self._forward(count)
 
     def _forward(self, count: int) -> Wants:
+        if self._gate is not None or self._meter is not None:
+            self._admit(bytes(_VIEW[:count]))
+            return Wants.TURN if self._send_pending() else Wants.WRITE
         sent = self._send(_VIEW[:count])
         if sent < count:
             self._pending = bytes(_VIEW[sent:count])

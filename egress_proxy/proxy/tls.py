@@ -5,6 +5,7 @@ Next: stream.py (the seam), upstream_pool.py (who dials with it).
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from typing import TypeVar
@@ -27,6 +28,8 @@ class TlsStream:
         self._below = below
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
+        # Set by Python where it is built against OpenSSL 3 (Debian's is): a cut answer would look complete.
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self._sending = asyncio.Lock()
 
@@ -47,10 +50,8 @@ class TlsStream:
             return await self._drive(lambda: self._tls.read(READ_BYTES))
         except ssl.SSLZeroReturnError:
             return b""
-        except ssl.SSLEOFError as error:
-            raise StreamTruncated from error
         except ssl.SSLError as error:
-            raise StreamReset from error
+            raise (StreamTruncated if _is_cut(error) else StreamReset) from error
 
     async def send(self, data: bytes) -> None:
         view = memoryview(data)
@@ -93,6 +94,10 @@ class TlsStream:
                     self._incoming.write(arrived)
                 else:
                     self._incoming.write_eof()
+            except ssl.SSLError:
+                with contextlib.suppress(StreamReset):
+                    await self._flush()  # the alert that tells the peer why (RFC 8446 6.2)
+                raise
             else:
                 await self._flush()
                 return result
@@ -102,3 +107,8 @@ class TlsStream:
         if self._outgoing.pending:
             async with self._sending:
                 await self._below.send(self._outgoing.read())
+
+
+def _is_cut(error: ssl.SSLError) -> bool:
+    """Whether the peer left without close_notify. Python 3.11 before .4 has no type of its own for it."""
+    return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"

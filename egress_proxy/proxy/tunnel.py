@@ -71,6 +71,8 @@ class Tunnel:
             wants = flow.turn()
         except PeerReset as broken:
             at_client = broken.sock is self.client_socket
+            # An answer can stand in front of a reset that we met by sending (a 413, then close).
+            (self.out if at_client else self.back).salvage()
             self.end(EndCause.CLIENT_RESET if at_client else EndCause.UPSTREAM_RESET)
             return Wants.NOTHING
         except FlowRefused as refused:
@@ -86,6 +88,13 @@ class Tunnel:
     @property
     def is_half_closed(self) -> bool:
         return self.out.is_done() or self.back.is_done()
+
+    def unseen_reset(self) -> EndCause | None:
+        """Which peer broke while nobody read from it: its flow has ended, or waits for its sink."""
+        for flow, cause in ((self.out, EndCause.CLIENT_RESET), (self.back, EndCause.UPSTREAM_RESET)):
+            if flow.armed is not Wants.READ and flow.source.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return cause
+        return None
 
     def end(self, cause: EndCause, deny: Deny | None = None) -> None:
         """Close both sockets, once. Only what is done ends clean: a cut tunnel must not look complete."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from egress_proxy.core.access import ANONYMOUS, Client, Door
-from egress_proxy.core.decision import Deny
+from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause, Ended, Noticed
 from egress_proxy.core.seams import Audit, AuditUnavailable, GrantStore, TunnelCount
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight, SniPolicy, judge_first_flight
@@ -156,14 +156,14 @@ class TunnelTable:
             tunnel.end(EndCause.DRAINED)
 
     def _sweep(self) -> None:
+        self.start()  # first: a fault below must not make this the last sweep
         self.on_sweep()
         now = self._loop.time()
         for tunnel in list(self._open):
             self._note_movement(tunnel, now)
-            cause = self._overdue(tunnel, now)
+            cause = self._overdue(tunnel, now) or tunnel.unseen_reset()
             if cause is not None:
-                tunnel.end(cause)
-        self.start()
+                tunnel.end(cause, _unfinished_hello(tunnel) if cause is EndCause.SNI_REFUSED else None)
 
     def _note_movement(self, tunnel: Tunnel, now: float) -> None:
         carried = tunnel.out.carried + tunnel.back.carried
@@ -180,3 +180,7 @@ class TunnelTable:
         if tunnel.out.is_holding() and quiet_s > self._limits.hello_s:
             return EndCause.SNI_REFUSED
         return None
+
+
+def _unfinished_hello(tunnel: Tunnel) -> Deny:
+    return Deny(Reason.SNI_MISMATCH, tunnel.facts.target, detail="the ClientHello did not end in time")

@@ -34,9 +34,7 @@ _NEVER = re.compile(
 )
 
 
-def proxy_variables(
-    proxy_url: str, *, confined: bool, loopback_direct: bool = False
-) -> dict[str, str]:
+def proxy_variables(proxy_url: str, *, confined: bool, loopback_direct: bool = False) -> dict[str, str]:
     """``proxy_url`` is `http://HOST:PORT`, without credentials: children print their environment.
 
     ``confined`` sets the marker, and then nothing is exempt; else ``loopback_direct`` exempts the
@@ -44,9 +42,7 @@ def proxy_variables(
     """
     direct = _LOOPBACK if loopback_direct and not confined else ""
     values = {**dict.fromkeys(_PROXIED, proxy_url), _DIRECT: direct}
-    both = {
-        spelling: value for name, value in values.items() for spelling in (name, name.lower())
-    }
+    both = {spelling: value for name, value in values.items() for spelling in (name, name.lower())}
     return {**both, _NODE: "1", **({MARKER: "1"} if confined else {})}
 
 
@@ -55,9 +51,7 @@ def without_proxy(environ: Mapping[str, str], proxy_url: str) -> dict[str, str]:
     ours = {
         (name, value)
         for confined, direct in ((True, False), (False, False), (False, True))
-        for name, value in proxy_variables(
-            proxy_url, confined=confined, loopback_direct=direct
-        ).items()
+        for name, value in proxy_variables(proxy_url, confined=confined, loopback_direct=direct).items()
     }
     return {name: value for name, value in environ.items() if (name, value) not in ours}
 
@@ -74,9 +68,5 @@ def child_environment(
     for name in sorted(declared):
         if _NEVER.fullmatch(name) or name in PROXY_NAMES:
             raise ValueError(f"{name} cannot be handed to a confined process")
-    kept = {
-        name: value
-        for name, value in parent.items()
-        if name in declared or _INHERITED.fullmatch(name)
-    }
+    kept = {name: value for name, value in parent.items() if name in declared or _INHERITED.fullmatch(name)}
     return {**kept, **proxy}

@@ -10,14 +10,22 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ValidationError
 
 from egress_proxy.settings.complaints import OriginOf, complaint
-from egress_proxy.settings.origins import Key, Layer, Merged, Origin, Source, merge
+from egress_proxy.settings.origins import (
+    Key,
+    Layer,
+    Merged,
+    Origin,
+    SettingsError,
+    Source,
+    merge,
+)
 from egress_proxy.settings.short_keys import expand
 from egress_proxy.settings.toml_file import choose_file, file_layer
 from egress_proxy.settings.tree import Settings
 from egress_proxy.settings.variables import overlooked_variables, variables_layer
 
 Flags = Mapping[str, object]
-"""The flags that were given, by their names with underscores; text as `scalars.Text`."""
+"""The flags that were given, by their names with underscores; text as `origins.Text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,10 @@ class Loaded:
 
     def origin(self, *key: str | int) -> Origin:
         return self.merged.origin(key)
+
+    def error(self, key: Key, predicate: str) -> SettingsError:
+        """``predicate`` follows the name of the setting, as the user gave it."""
+        return self.merged.origin(key).error(key, predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +64,22 @@ def load(flags: Flags, environ: Mapping[str, str], config: str | None = None) ->
     for layer in layers:
         _validated(layer.tree, layer.locate)
     merged = merge(layers)
-    return Loaded(
-        _validated(merged.tree, merged.origin),
-        merged,
-        file.path if file is not None and from_file is not None else None,
-        tuple(overlooked_variables(environ)),
-    )
+    settings = _validated(merged.tree, merged.origin)
+    # A secret may be kept in a variable of any name.
+    named = {str(value).removeprefix("env:") for value in _plain_values(settings)}
+    warnings = overlooked_variables(environ.keys() - named)
+    path = file.path if file is not None and from_file is not None else None
+    return Loaded(settings, merged, path, tuple(warnings))
+
+
+def _plain_values(value: object) -> Iterator[object]:
+    if isinstance(value, BaseModel):
+        value = tuple(getattr(value, name) for name in type(value).model_fields)
+    if not isinstance(value, tuple):
+        yield value
+        return
+    for item in value:
+        yield from _plain_values(item)
 
 
 def values(loaded: Loaded) -> Iterator[Value]:

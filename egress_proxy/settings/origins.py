@@ -1,7 +1,7 @@
 """Where a value came from, and how values of several sources become one tree.
 
 Layers stand in order, the first wins; lists add up, so that a flag takes no deny entry of the file
-away. No reading and no types here. Next: load.py; toml_file.py and variables.py make layers.
+away. No reading and no keys here. Next: load.py; toml_file.py and variables.py make layers.
 """
 
 import enum
@@ -12,6 +12,12 @@ Key = tuple[str | int, ...]
 """A place in the tree: `("limits", "tunnels")`, `("allow", 2, "host")`."""
 
 MESSAGE_LIMIT = 400
+
+
+class Text(str):
+    """A value from a flag or a variable. Only there are numbers and switches read out of text."""
+
+    __slots__ = ()
 
 
 class SettingsError(Exception):

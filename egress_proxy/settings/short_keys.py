@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from egress_proxy.settings.origins import Key, SettingsError
-from egress_proxy.settings.scalars import Text
+from egress_proxy.settings.origins import Key, SettingsError, Text
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

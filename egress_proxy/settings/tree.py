@@ -19,6 +19,7 @@ from egress_proxy.settings.scalars import (
     Seconds,
     SecretReference,
     Switch,
+    SwitchNotYet,
     UnixPath,
 )
 
@@ -97,7 +98,7 @@ class LimitsTable(_Table):
 
 
 class TlsTable(_Table):
-    intercept: NotYet = False
+    intercept: SwitchNotYet = False
     require_sni: Switch = False
     only_tls_on_443: Switch = False
     sni_check: Switch = True

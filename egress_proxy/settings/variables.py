@@ -6,14 +6,13 @@ Next: tree.py (the keys), origins.py (Layer).
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
-from egress_proxy.settings.origins import Key, Layer, Origin, SettingsError, Source
-from egress_proxy.settings.scalars import Text
+from egress_proxy.settings.origins import Key, Layer, Origin, SettingsError, Source, Text
 from egress_proxy.settings.tree import Settings
 
 VARIABLE_PREFIX = "EGRESS_"
@@ -22,7 +21,7 @@ NESTING = "__"
 CONFIG_VARIABLE = VARIABLE_PREFIX + "CONFIG"
 # What the service prints, and scripts therefore keep in variables of these names.
 _PRINTED = frozenset({"EGRESS_PROXY_PORT", "EGRESS_CONTROL_PORT", "EGRESS_ATTACH"})
-_NEAR = 0.8
+_NEAR = 0.85
 
 
 class _Named(Settings, BaseSettings):
@@ -66,11 +65,11 @@ def variables_layer(environ: Mapping[str, str]) -> Layer:
     return Layer(_Variables(ours)(), locate)
 
 
-def overlooked_variables(environ: Mapping[str, str]) -> list[str]:
+def overlooked_variables(names: Iterable[str]) -> list[str]:
     """A warning for each variable that looks like a setting's and is none."""
     known = [VARIABLE_PREFIX + name.upper() for name in Settings.model_fields]
     warnings = []
-    for name in sorted(environ):
+    for name in sorted(names):
         if not name.startswith(VARIABLE_PREFIX) or name in (*_PRINTED, *known, CONFIG_VARIABLE):
             continue
         near = difflib.get_close_matches(name, known, 1, _NEAR)

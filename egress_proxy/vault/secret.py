@@ -6,7 +6,7 @@ that it refuses. Next: sources.py (where a value comes from), injection.py (who 
 
 import hmac
 import re
-from typing import NoReturn, SupportsIndex, final
+from typing import NoReturn, final
 
 # As long as a whole request head may be (contract 3); nginx and Apache take 8 KiB in a header line.
 LIMIT_CHARACTERS = 16_384
@@ -61,9 +61,6 @@ class Secret:
     def __repr__(self) -> str:
         return "Secret(***)"
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        # pickle, copy and deepcopy (hence dataclasses.asdict of an owner) all come through here.
-        raise TypeError("a secret is neither copied nor pickled")
-
     def __getstate__(self) -> NoReturn:
+        # Asked by pickle in every protocol, by copy, and by deepcopy, hence by asdict of an owner.
         raise TypeError("a secret is neither copied nor pickled")

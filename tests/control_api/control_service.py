@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class ControlService:
 
     def deps(self) -> ControlDeps:
         return ControlDeps(
-            token=TOKEN.encode(),
+            is_token=lambda sent: hmac.compare_digest(sent, TOKEN.encode()),
             grants=self.grants,
             tunnels=self.tunnels,
             reload=self._reload,

@@ -374,6 +374,10 @@ def test_a_short_secret_is_looked_for_raw_and_not_in_short_base64(secret: str) -
     assert forms_of(secret, "{secret}") == (secret.encode(),)
 
 
+def test_eight_characters_of_base64_are_enough() -> None:
+    assert forms_of("sk-123", "{secret}") == (b"c2stMTIz", b"sk-123")
+
+
 @given(SECRETS)
 @example("sk /+=\"\\'!*()")
 def test_raw_url_and_json_spellings_are_forms(secret: str) -> None:

@@ -28,7 +28,7 @@ def reading(text: str, environ: dict[str, str] | None = None) -> SecretSource:
 def refusal(text: str, environ: dict[str, str] | None = None) -> str:
     """The message; whatever else a log could print of the exception must not show a value."""
     with pytest.raises(SecretUnavailable) as refused:
-        reading(text, environ).current()
+        reading(text, environ)
     chain: list[BaseException | None] = [refused.value]
     while (link := chain[-1]) is not None:
         assert "CANARY" not in repr(link) + repr(vars(link)) + repr(getattr(link, "object", ""))

@@ -1,0 +1,179 @@
+"""From a command line to an exit code: the entry points, and how every error becomes one line.
+
+One of the two outermost loops: no traceback reaches a user. Next: arguments.py (verbs and flags),
+serve.py and the other files named for their verbs.
+"""
+
+import argparse
+import contextlib
+import difflib
+import io
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from egress_proxy import __version__
+from egress_proxy.cli.arguments import PARSERS, SUMMARIES
+from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.hardening import environment_copy, harden_process, wipe_environment
+from egress_proxy.cli.output import say
+from egress_proxy.settings.origins import SettingsError
+
+_PROGRAM = "egress-proxy"
+_DROP_IN = "steerable-egress-proxy"
+_NOT_A_FLAG_OF_SERVE = frozenset({"-h", "--help", "--version"})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`egress-proxy VERB …`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return _end_well(lambda: _dispatch(words))
+
+
+def main_drop_in(argv: Sequence[str] | None = None) -> int:
+    """`steerable-egress-proxy …`: `serve` under the name that existing hosts start."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return _end_well(lambda: _run("serve", _DROP_IN, words))
+
+
+def main_module(argv: Sequence[str] | None = None) -> int:
+    """`python -m egress_proxy …`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0].startswith("-") and words[0] not in _NOT_A_FLAG_OF_SERVE:
+        words.insert(0, "serve")
+    return main(words)
+
+
+def _dispatch(words: list[str]) -> int:
+    verb = words[0] if words else ""
+    if verb in ("-h", "--help"):
+        print(_overview())
+        return ExitCode.OK
+    if verb == "--version":
+        return _print_version()
+    if verb in PARSERS:
+        return _run(verb, f"{_PROGRAM} {verb}", words[1:])
+    if not verb:
+        raise VerbFailed(ExitCode.USAGE, f"name a verb: {', '.join(PARSERS)}; see {_PROGRAM} --help")
+    near = difflib.get_close_matches(verb, PARSERS, 1)
+    hint = f", did you mean {near[0]}?" if near else ""
+    raise VerbFailed(ExitCode.USAGE, f"{verb!r} is no verb{hint}; see {_PROGRAM} --help")
+
+
+def _run(verb: str, program: str, words: list[str]) -> int:
+    if "--version" in words[:1]:
+        return _print_version()
+    arguments = PARSERS[verb](program).parse(words)
+    return _action(verb)(arguments)
+
+
+def _action(verb: str) -> Callable[[argparse.Namespace], int]:
+    """The function behind a verb. Imported only now: `env` should not wait for a DNS library."""
+    environ = environment_copy()
+    match verb:
+        case "serve":
+            return _serve
+        case "check":
+            from egress_proxy.cli.check import check
+
+            return lambda arguments: check(arguments, environ)
+        case "config":
+            from egress_proxy.cli.config import config
+
+            return lambda arguments: config(arguments, environ)
+        case "env":
+            from egress_proxy.cli.env import env
+
+            return lambda arguments: env(arguments, environ)
+        case _:
+            from egress_proxy.cli.control_verbs import control_verb
+
+            return lambda arguments: control_verb(verb, arguments, environ)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    harden_process()
+    from egress_proxy.cli.planning import command_of, plan_service
+
+    planned = plan_service(command_of(arguments), environment_copy(), wipe_environment)
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    from egress_proxy.cli.serve import run
+
+    return run(planned.plan)
+
+
+def _overview() -> str:
+    verbs = "\n".join(f"  {verb:<8} {words}" for verb, words in SUMMARIES.items())
+    return (
+        "An allow-listing egress proxy and credential broker for AI agents.\n\n"
+        "examples:\n"
+        f"  {_PROGRAM} serve --allow api.example.com\n"
+        f'  eval "$({_PROGRAM} env)"\n'
+        f"  {_PROGRAM} check https://api.example.com/\n\n"
+        f"usage: {_PROGRAM} VERB [flags]; {_PROGRAM} VERB --help\n\n"
+        f"verbs:\n{verbs}"
+    )
+
+
+def _print_version() -> int:
+    import ssl
+
+    python = f"Python {platform.python_version()}"
+    print(f"steerable-egress {__version__} ({python}, {ssl.OPENSSL_VERSION})")
+    return ExitCode.OK
+
+
+def _end_well(verb: Callable[[], int]) -> int:
+    """The verb's exit code, its output written out; every error is one line on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a letter is no reason to fail
+    try:
+        code = _outcome(verb)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except OSError as error:
+        _drop_output()
+        return _failed(ExitCode.FAILURE, f"the output cannot be written: {error.strerror}")
+    return code
+
+
+def _outcome(verb: Callable[[], int]) -> int:
+    try:
+        return verb()
+    except SystemExit as ended:  # argparse, after --help
+        return ended.code if isinstance(ended.code, int) else ExitCode.OK
+    except VerbFailed as failed:
+        return _failed(failed.code, str(failed))
+    except SettingsError as wrong:
+        return _failed(ExitCode.USAGE, str(wrong))
+    except OSError:  # of our own output: each file's reader names its file
+        raise
+    except Exception as fault:
+        # Its text may hold anything, secrets too; kind and place are enough to find it.
+        frame = traceback.extract_tb(fault.__traceback__)[-1]
+        place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        return _failed(ExitCode.FAILURE, f"internal fault, {type(fault).__name__} at {place}")
+
+
+def _failed(code: ExitCode, message: str) -> ExitCode:
+    say(f"error: {message}")
+    return code
+
+
+def _reader_gone() -> ExitCode:
+    """`| head` has seen enough: no message, and the code that a shell shows for SIGPIPE."""
+    _drop_output()
+    return ExitCode.BROKEN_PIPE
+
+
+def _drop_output() -> None:
+    """What is still in the buffer would fail once more when the interpreter ends, with a traceback."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

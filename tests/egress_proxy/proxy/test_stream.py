@@ -1,0 +1,226 @@
+"""Rules of the plain stream: order, ends that are told apart, and no waiting of bytes or calls.
+
+Real TCP on loopback. TLS over it is in test_tls.py.
+See egress_proxy/proxy/stream.py.
+"""
+
+import asyncio
+import hashlib
+import socket
+
+import pytest
+
+from egress_proxy.proxy.stream import READ_BYTES, SocketStream, StreamReset, prepare, reset_on_close
+from tests.egress_proxy.proxy.stream_ends import connected, until_readable
+from tests.support.byte_stream import End, close_with_reset, read_end, read_exactly, read_until_end
+from tests.support.origins import pattern
+
+BULK_BYTES = 16 * 1024 * 1024  # far beyond what the kernel holds for one connection
+
+
+async def test_what_arrives_is_received_and_the_end_is_empty() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"hello")
+        theirs.shutdown(socket.SHUT_WR)
+        assert await ours.receive() == b"hello"
+        assert await ours.receive() == b""
+        assert await ours.receive() == b""
+
+
+async def test_one_read_brings_a_bounded_amount() -> None:
+    with connected() as (ours, theirs):
+        sending = asyncio.to_thread(theirs.sendall, pattern(BULK_BYTES))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sending)
+            received, largest = hashlib.sha256(), 0
+            left = BULK_BYTES
+            while left:
+                block = await ours.receive()
+                received.update(block)
+                largest, left = max(largest, len(block)), left - len(block)
+        assert received.digest() == hashlib.sha256(pattern(BULK_BYTES)).digest()
+        assert 0 < largest <= READ_BYTES
+
+
+async def test_bytes_that_were_given_back_come_first_and_in_order() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"later")
+        ours.unread(b"second")
+        ours.unread(b"first ")
+        assert await ours.receive() == b"first second"
+        assert await ours.receive() == b"later"
+
+
+async def test_bytes_that_were_given_back_come_before_the_end() -> None:
+    with connected() as (ours, theirs):
+        theirs.shutdown(socket.SHUT_WR)
+        ours.unread(b"rest")
+        assert await ours.receive() == b"rest"
+        assert await ours.receive() == b""
+
+
+async def test_giving_nothing_back_is_no_end() -> None:
+    with connected() as (ours, theirs):
+        ours.unread(b"")
+        theirs.sendall(b"x")
+        assert await ours.receive() == b"x"
+
+
+async def test_unread_bytes_are_taken_once() -> None:
+    with connected() as (ours, _):
+        ours.unread(b"rest")
+        assert ours.take_unread() == b"rest"
+        assert ours.take_unread() == b""
+
+
+async def test_a_reset_is_no_end() -> None:
+    with connected() as (ours, theirs):
+        close_with_reset(theirs)
+        with pytest.raises(StreamReset):
+            await ours.receive()
+
+
+async def test_a_reset_while_waiting_is_no_end() -> None:
+    with connected() as (ours, theirs):
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(_outcome(ours))
+            await asyncio.sleep(0)  # one turn of the loop: it waits now
+            close_with_reset(theirs)
+        assert waiting.result() is StreamReset
+
+
+async def _outcome(stream: SocketStream) -> bytes | type[StreamReset]:
+    try:
+        return await stream.receive()
+    except StreamReset:
+        return StreamReset
+
+
+async def test_sending_to_a_peer_that_reset_raises() -> None:
+    with connected() as (ours, theirs):
+        close_with_reset(theirs)
+        await until_readable(ours.sock)
+        with pytest.raises(StreamReset):
+            await ours.send(b"x")
+
+
+async def test_a_closed_stream_counts_as_broken() -> None:
+    with connected() as (ours, _):
+        ours.close()
+        with pytest.raises(StreamReset):
+            await ours.receive()
+        with pytest.raises(StreamReset):
+            await ours.send(b"x")
+
+
+async def test_sending_waits_for_a_peer_that_does_not_read_and_loses_nothing() -> None:
+    with connected() as (ours, theirs):
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(ours.send(pattern(BULK_BYTES)))
+            done, _ = await asyncio.wait([sending], timeout=0.2)
+            assert not done
+            received = await asyncio.to_thread(read_exactly, theirs, BULK_BYTES)
+        assert received == pattern(BULK_BYTES)
+
+
+async def test_what_was_sent_before_close_is_delivered() -> None:
+    with connected() as (ours, theirs):
+        await ours.send(b"last words")
+        ours.close()
+        assert await asyncio.to_thread(read_until_end, theirs) == (b"last words", End.EOF)
+
+
+async def test_an_aborted_stream_cannot_be_taken_for_complete() -> None:
+    with connected() as (ours, theirs):
+        ours.abort()
+        assert await asyncio.to_thread(read_end, theirs) is End.RESET
+
+
+async def test_the_end_of_our_output_leaves_the_other_direction_open() -> None:
+    with connected() as (ours, theirs):
+        await ours.send(b"question")
+        ours.end_output()
+        assert await asyncio.to_thread(read_until_end, theirs) == (b"question", End.EOF)
+        theirs.sendall(b"answer")
+        assert await ours.receive() == b"answer"
+
+
+async def test_ending_our_output_of_a_broken_connection_is_harmless() -> None:
+    with connected() as (ours, theirs):
+        close_with_reset(theirs)
+        with pytest.raises(StreamReset):
+            await ours.receive()
+        ours.end_output()
+        ours.close()
+        ours.end_output()
+        reset_on_close(ours.sock)
+        assert ours.sock.fileno() == -1
+
+
+async def test_a_look_tells_bytes_the_end_and_nothing_apart() -> None:
+    with connected() as (ours, theirs):
+        assert ours.poll() is None
+        theirs.sendall(b"bytes")
+        await until_readable(ours.sock)
+        assert ours.poll() == b"bytes"
+        ours.unread(b"held")
+        assert ours.poll() == b"held"
+        theirs.shutdown(socket.SHUT_WR)
+        await until_readable(ours.sock)
+        assert ours.poll() == b""
+
+
+async def test_an_idle_stream_is_quiet_however_often_one_looks() -> None:
+    with connected() as (ours, theirs):
+        assert ours.is_quiet()
+        assert ours.is_quiet()
+        theirs.sendall(b"x")
+        assert await ours.receive() == b"x"
+        assert ours.is_quiet()
+
+
+async def test_a_stream_that_ended_or_broke_or_brought_something_is_not_quiet() -> None:
+    for spoil in (
+        lambda sock: sock.sendall(b"HTTP/1.1 408 Request Timeout\r\n"),
+        lambda sock: sock.shutdown(socket.SHUT_WR),
+        close_with_reset,
+    ):
+        with connected() as (ours, theirs):
+            spoil(theirs)
+            await until_readable(ours.sock)
+            assert not ours.is_quiet()
+
+
+async def test_bytes_given_back_are_not_quiet() -> None:
+    with connected() as (ours, _):
+        ours.unread(b"x")
+        assert not ours.is_quiet()
+
+
+async def test_a_cancelled_read_leaves_the_stream_usable() -> None:
+    with connected() as (ours, theirs):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ours.receive()
+        theirs.sendall(b"still here")
+        assert await ours.receive() == b"still here"
+
+
+def test_a_prepared_socket_waits_for_nothing() -> None:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with socket.socket(family) as sock:
+            prepare(sock)
+            assert not sock.getblocking()
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_a_unix_socket_can_be_prepared_and_used() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        prepare(ours)
+        stream = SocketStream(asyncio.get_running_loop(), ours)
+        theirs.sendall(b"x")
+        assert await stream.receive() == b"x"
+        stream.end_output()
+        assert theirs.recv(1) == b""

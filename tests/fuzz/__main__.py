@@ -1,0 +1,38 @@
+"""Search for input that breaks a parser: python -m tests.fuzz TARGET [libFuzzer options]
+
+Needs atheris, which is no dependency. Starts from seeds/TARGET; what it finds is written to the working folder.
+"""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+SEEDS = Path(__file__).with_name("seeds")
+
+
+def instrumented_targets() -> tuple[ModuleType, ModuleType]:
+    """atheris, and targets.py with the parsers that it imports instrumented."""
+    import atheris  # type: ignore[import-not-found, unused-ignore]
+
+    atheris.enabled_hooks.add("RegEx")  # the grammars are expressions: without it a search is blind
+    with atheris.instrument_imports(include=["egress_proxy.core"]):
+        from tests.fuzz import targets
+    return atheris, targets
+
+
+def main(argv: list[str]) -> None:
+    atheris, targets = instrumented_targets()
+    if len(argv) < 2 or argv[1] not in targets.TARGETS:
+        sys.exit(f"error: name one of {', '.join(targets.TARGETS)}")
+    target = targets.TARGETS[argv[1]]
+
+    def once(data: bytes) -> None:
+        target(data)  # atheris wants no result
+
+    folders = [str(folder) for folder in sorted((SEEDS / argv[1]).iterdir())]
+    atheris.Setup([argv[0], *argv[2:], *folders], once)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv)
