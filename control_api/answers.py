@@ -44,8 +44,8 @@ def refusal_answer(refusal: Refusal) -> web.Response:
 
 def shown(text: str, limit: int) -> str:
     """The text on one printable line of at most ``limit`` characters: no forged lines, no lone surrogates."""
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:limit])
-    return line if len(line) <= limit and len(text) <= limit else line[: limit - 3] + "..."
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def _response(status: int, model: BaseModel) -> web.Response:

@@ -38,8 +38,8 @@ class ServiceStatus:
 class ControlDeps:
     """``own_listeners``: where this proxy accepts connections; the control API adds itself.
 
-    ``is_token`` compares in constant time, so that no secret comes in here. ``client_ids``: the clients that a
-    grant can be scoped to. ``suffix_of`` may open a file, once.
+    ``is_token`` compares in constant time, so that no secret comes in here. ``client_ids``: the clients that
+    a grant can be scoped to. ``suffix_of`` may open a file, once.
     """
 
     is_token: Callable[[bytes], bool]

@@ -43,7 +43,7 @@ class AllowRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     host: Annotated[str, Field(max_length=ENTRY_LIMIT)]
-    ttl_s: Annotated[float | None, Field(gt=0, le=TTL_LIMIT_S, allow_inf_nan=False), _NOT_NULL] = None
+    ttl_s: Annotated[float | None, Field(gt=0, le=TTL_LIMIT_S), _NOT_NULL] = None
     max_uses: Annotated[int | None, Field(ge=1, le=COUNT_LIMIT), _NOT_NULL] = None
     max_bytes_out: Annotated[int | None, Field(ge=1, le=COUNT_LIMIT), _NOT_NULL] = None
     client: Annotated[str | None, Field(max_length=CLIENT_LIMIT), _LINE, _NOT_NULL] = None

@@ -3,7 +3,10 @@
 Nothing is decided here: sni_policy.py judges what comes out. Next: relay.py, which holds the bytes back.
 """
 
+import contextlib
 import ssl
+import sys
+from collections.abc import Iterator
 
 from egress_proxy.core.sni_policy import Hello, OtherFlight
 
@@ -47,9 +50,10 @@ class FirstFlight:
         start = bytes(self.held[:2])
         if not _HANDSHAKE_RECORD.startswith(start):
             return OtherFlight.NOT_TLS
-        if len(self.held) > HELLO_LIMIT_BYTES:
-            return OtherFlight.UNREADABLE
-        return self._handshake(data)
+        flight = self._handshake(data)
+        # A whole hello is one, however much came behind it: data that does not wait for an answer (0-RTT).
+        is_too_long = flight is None and len(self.held) > HELLO_LIMIT_BYTES
+        return OtherFlight.UNREADABLE if is_too_long else flight
 
     def _handshake(self, data: bytes) -> Hello | OtherFlight | None:
         taker = _taker()
@@ -59,12 +63,32 @@ class FirstFlight:
         self._incoming.write(data)
         taker.seen.clear()
         try:
-            self._tls.do_handshake()
+            with _without_traceback():
+                self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return None
         except ssl.SSLError:
             pass
         return Hello(taker.seen[0]) if taker.seen else OtherFlight.UNREADABLE
+
+
+@contextlib.contextmanager
+def _without_traceback() -> Iterator[None]:
+    """For a name that is not ASCII `ssl` calls no callback, but has a traceback printed for each hello."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        is_name = isinstance(unraisable.exc_value, UnicodeDecodeError) and isinstance(
+            unraisable.object, bytes
+        )
+        if not is_name:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _taker() -> _NameTaker:

@@ -26,6 +26,9 @@ from egress_proxy.proxy.rejudge import no_longer_allowed
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
+# A method may be as long as a head; no use in a log line.
+_METHOD_SHOWN = 32
+
 
 class _After(enum.Enum):
     """What becomes of the connection after a request."""
@@ -117,7 +120,7 @@ class Connection:
         failed = self._recorded(access, allow, None)
         if failed is not None:
             return await self._refuse(failed, head, access)
-        await self._stream.send(ESTABLISHED)
+        await self._say(ESTABLISHED)
         self._inside, self._inside_client = access.target, access.client
         return _After.NEXT
 
@@ -146,7 +149,9 @@ class Connection:
         try:
             refusal = self._changed_meanwhile(access, allow) or self._recorded(access, allow, str(address))
             if refusal is None:
-                await self._stream.send(ESTABLISHED)
+                await self._say(ESTABLISHED)
+                if self._changed_meanwhile(access, allow) is not None:
+                    raise StreamReset  # the client was slow to take in the 200, and it is void by now
         except BaseException:
             upstream.close()
             raise
@@ -161,7 +166,9 @@ class Connection:
         return None
 
     def _changed_meanwhile(self, access: Access, allow: Allow) -> Deny | None:
-        """Dialling takes time, in which a rule or a grant can go."""
+        """Dialling takes time, in which a rule or a grant can go, and others can take the room."""
+        if not self._parts.tunnels.has_room(access.client):
+            return Deny(Reason.TOO_MANY_TUNNELS, access.target)
         return no_longer_allowed(access, allow, self._parts)
 
     async def _inject(self, head: RequestHead) -> _After:
@@ -220,7 +227,7 @@ class Connection:
             client=access.client if access else Client(),
             peer=self._peer,
             door=access.door if access else None,
-            method=head.method if head else None,
+            method=head.method[:_METHOD_SHOWN] if head else None,
             target=deny.target,
             status=refusal_status(deny.reason),
             reason=deny.reason,
@@ -234,9 +241,17 @@ class Connection:
     async def _send_refusal(self, deny: Deny, head: RequestHead | None) -> _After:
         reply = refuse(deny, self.request_id)
         is_head = head is not None and head.method == "HEAD"
-        await self._stream.send(reply.head if is_head else reply.head + reply.body)
+        await self._say(reply.head if is_head else reply.head + reply.body)
         await close_politely(self._stream)
         return _After.CLOSE
+
+    async def _say(self, words: bytes) -> None:
+        """Send what is ours, which is short: a client that does not take it in is as good as gone."""
+        try:
+            async with asyncio.timeout(self._parts.limits.head_s):
+                await self._stream.send(words)
+        except TimeoutError:
+            raise StreamReset from None
 
     def _recorded(self, access: Access, allow: Allow, address: str | None) -> Deny | None:
         """Write an allowed request down; what cannot be written down may not pass."""
@@ -245,7 +260,7 @@ class Connection:
             client=access.client,
             peer=self._peer,
             door=access.door,
-            method=access.method,
+            method=access.method[:_METHOD_SHOWN],
             target=access.target,
             status=200 if access.method == "CONNECT" else None,
             rule=allow.rule,

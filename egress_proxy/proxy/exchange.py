@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import EndCause
+from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, ClientWatch
 from egress_proxy.proxy.http1 import AnswerEnd, AnswerHead, ClientSide, Header, NotHttp
 from egress_proxy.proxy.recorder import Recording
 from egress_proxy.proxy.reflection import BodyGuard, BodyNotInspectable, ReflectionFound, body_guard
@@ -105,6 +106,7 @@ class Answering:
     """Brings the answer to the client: guarded, flushed whenever the upstream pauses."""
 
     client: SocketStream
+    watch: ClientWatch
     side: ClientSide
     upstream: Upstream
     forms: Forms
@@ -148,15 +150,21 @@ class Answering:
 
     async def _receive(self) -> None:
         limit_s = self.idle_s if self.upstream.http.has_answered else self.first_byte_s
+        if self.watch.has_left:
+            limit_s = min(limit_s, CLIENT_LEFT_S)
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(limit_s) as self.watch.wait:
                 data = await self.upstream.stream.receive()
         except TimeoutError:
+            if self.watch.has_left:
+                raise ClientLost from None
             raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long") from None
         except StreamReset:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
         except StreamTruncated:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream broke off the connection") from None
+        finally:
+            self.watch.wait = None
         self.upstream.http.feed(data)
 
     def _start(self, head: AnswerHead) -> None:
@@ -189,16 +197,18 @@ class Answering:
         if self._ready:
             data, self._ready = bytes(self._ready), bytearray()
             try:
-                await self.client.send(data)
-            except StreamReset as error:
+                async with asyncio.timeout(self.idle_s):
+                    await self.client.send(data)
+            except (StreamReset, TimeoutError) as error:
                 raise ClientLost from error
 
     def _masked(self, head: AnswerHead) -> AnswerHead:
         return replace(head, reason=self.forms.mask(head.reason), headers=self._masked_headers(head.headers))
 
     def _masked_headers(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
-        # A star may stand in a name as well (RFC 9110 5.6.2).
-        return tuple((self.forms.mask(name), self.forms.mask(value)) for name, value in headers)
+        # A star may stand in a name as well (RFC 9110 5.6.2), but in no length.
+        framing, mask = b"content-length", self.forms.mask
+        return tuple((n, v) if n.lower() == framing else (mask(n), mask(v)) for n, v in headers)
 
 
 @dataclass(slots=True)
@@ -208,8 +218,7 @@ class Exchange:
 
     async def run(self) -> ExchangeEnd:
         try:
-            await self.up.send_ready()
-            await (self.down.relay() if self.up.is_done else self._both())
+            await self._run()
         except ClientLost:
             return self._cut(EndCause.CLIENT_RESET)
         except ReflectionFound:
@@ -220,7 +229,21 @@ class Exchange:
             if self.down.status is None:
                 return ExchangeEnd(EndCause.FAULT, deny=self._deny(lost))
             return self._cut(EndCause.TRUNCATED)
+        except BaseException:
+            self.down.client.abort()  # the service ends, or a fault of ours: it must not look complete
+            raise
         return ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=self.up.is_done)
+
+    async def _run(self) -> None:
+        try:
+            await self.up.send_ready()
+            if not self.up.is_done:
+                await self._both()
+                return
+            self.down.watch.start()
+            await self.down.relay()
+        finally:
+            self.down.watch.stop()
 
     async def _both(self) -> None:
         """Body up and answer down; the answer's end is the end, the client's loss is at once."""
@@ -230,6 +253,7 @@ class Exchange:
             await asyncio.wait((upload, answer), return_when=asyncio.FIRST_COMPLETED)
             if upload.done():
                 upload.result()
+                self.down.watch.start()
             await answer
         finally:
             for task in (upload, answer):

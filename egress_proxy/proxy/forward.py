@@ -12,14 +12,14 @@ from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.request import RequestHead
+from egress_proxy.proxy.client_watch import ClientWatch
 from egress_proxy.proxy.exchange import Answering, Exchange, Uploading
 from egress_proxy.proxy.http1 import ClientSide
 from egress_proxy.proxy.recorder import Recorder, Recording
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Upstream, UpstreamPool
-from egress_proxy.vault.injection import Credential, UpstreamHead, rewrite, secret_forms
-from egress_proxy.vault.secret import Secret
+from egress_proxy.vault.injection import Credential, HeldCredential, UpstreamHead, rewrite, secret_forms
 from egress_proxy.vault.sources import SecretUnavailable
 
 # Methods that change nothing, or the same once as twice (RFC 9110 9.2.2): may be sent again on a new
@@ -88,7 +88,7 @@ class Forwarder:
         self._pool = pool
         self._limits = limits
         self._recorder = recorder
-        self._forms: dict[str, tuple[Secret, Forms]] = {}
+        self._forms: dict[str, tuple[HeldCredential, Forms]] = {}
 
     async def forward(self, client: SocketStream, order: Order) -> Forwarded:
         """Make one exchange. Whatever happens upstream comes back as a value."""
@@ -114,9 +114,9 @@ class Forwarder:
         if held is None:
             return _Ready(head, _NO_FORMS)
         known, forms = self._forms.get(order.route.name, (None, _NO_FORMS))
-        if known is not held.secret:
+        if known != held:
             forms = Forms(secret_forms(held))
-            self._forms[order.route.name] = (held.secret, forms)
+            self._forms[order.route.name] = (held, forms)
         return _Ready(head, forms)
 
     async def _send(
@@ -153,6 +153,7 @@ class Forwarder:
         up = Uploading(client, side, upstream, ready.head, recording, bool(order.head.values(b"expect")))
         down = Answering(
             client=client,
+            watch=ClientWatch(client.sock),
             side=side,
             upstream=upstream,
             forms=ready.forms,

@@ -165,7 +165,12 @@ class Intake:
         connection = self._make(stream, _peer_text(address))
         task = self._group.create_task(self._serve(connection, stream))
         self._running[task] = connection
-        task.add_done_callback(self._running.pop)
+        task.add_done_callback(lambda done: self._gone(done, stream))
+
+    def _gone(self, task: asyncio.Task[None], stream: SocketStream) -> None:
+        del self._running[task]
+        if task.cancelled():
+            stream.close()  # cancelled before its first step, it has closed nothing itself
 
     async def _serve(self, connection: Connection, stream: SocketStream) -> None:
         """One of the two outermost loops: what goes wrong inside ends this connection and no other."""

@@ -110,5 +110,5 @@ class TlsStream:
 
 
 def _is_cut(error: ssl.SSLError) -> bool:
-    """Whether the peer left without close_notify. Python 3.11 before .4 has no type of its own for it."""
+    """Whether the peer left without close_notify. Python 3.11.2 has no type of its own for that."""
     return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"

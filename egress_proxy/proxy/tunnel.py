@@ -78,6 +78,9 @@ class Tunnel:
         except FlowRefused as refused:
             self.end(refused.cause, refused.deny)
             return Wants.NOTHING
+        except BaseException:
+            self.end(EndCause.FAULT)  # else its readiness would bring the same fault for ever
+            raise
         if wants is Wants.NOTHING and self._both_ended():
             self.end(EndCause.DONE)
         return wants
@@ -101,8 +104,10 @@ class Tunnel:
         if self.is_over:
             return
         self.is_over = True
-        self._on_end(self, cause, deny)
-        for sock in (self.out.source, self.out.sink):
-            if cause is not EndCause.DONE:
-                reset_on_close(sock)
-            sock.close()
+        try:
+            self._on_end(self, cause, deny)
+        finally:
+            for sock in (self.out.source, self.out.sink):
+                if cause is not EndCause.DONE:
+                    reset_on_close(sock)
+                sock.close()

@@ -88,8 +88,12 @@ class TunnelTable:
         tunnel = Tunnel(facts, out, back, self._ended)
         self._open.add(tunnel)
         self._per_client[facts.client.id] += 1
-        if tunnel.offer(early):
-            self._readiness.start(tunnel)
+        try:
+            if tunnel.offer(early):
+                self._readiness.start(tunnel)
+        except BaseException:
+            tunnel.end(EndCause.FAULT)
+            raise
 
     def _meter(self, facts: TunnelFacts) -> Meter | None:
         grant = self._grants.snapshot().by_id.get(facts.allow.grant_id or "")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from egress_proxy.core.access import InjectRoute, Scheme
 from egress_proxy.core.address import Address
 from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.host import Target
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.http1 import UpstreamSide
 from egress_proxy.proxy.outbound import Outbound
@@ -22,6 +23,9 @@ from egress_proxy.proxy.tls import TlsFailed, TlsStream
 # Servers close idle connections after 60 to 75 s as a rule; ours go first.
 IDLE_S = 50.0
 IDLE_PER_ROUTE = 32
+
+# A reload can give a rule's name to another upstream, which must not get this one's connections.
+_Destination = tuple[str, Target, Scheme]
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class UpstreamPool:
         self._make_context = make_context
         self._context: ssl.SSLContext | None = None
         self._clock = clock
-        self._idle: defaultdict[str, list[Upstream]] = defaultdict(list)
+        self._idle: defaultdict[_Destination, list[Upstream]] = defaultdict(list)
 
     async def acquire(self, route: InjectRoute, allow: Allow, *, fresh: bool = False) -> Upstream | Deny:
         """A connection for one request, kept or new; ``fresh`` asks for a new one."""
@@ -54,7 +58,7 @@ class UpstreamPool:
 
     def release(self, route: InjectRoute, upstream: Upstream) -> None:
         """Give a connection back after a complete exchange."""
-        idle = self._idle[route.name]
+        idle = self._idle[_destination(route)]
         if len(idle) >= IDLE_PER_ROUTE or not upstream.http.is_reusable():
             upstream.stream.close()
             return
@@ -65,15 +69,15 @@ class UpstreamPool:
     def close_idle(self, older_than_s: float = 0.0) -> None:
         """Close connections that have been idle for so long, or have been closed by the upstream."""
         limit = self._clock() - older_than_s
-        for name, idle in list(self._idle.items()):
+        for destination, idle in list(self._idle.items()):
             kept = [one for one in idle if one.idle_since > limit and one.stream.is_quiet()]
             for one in idle:
                 if one not in kept:
                     one.stream.close()
-            self._idle[name] = kept
+            self._idle[destination] = kept
 
     def _kept(self, route: InjectRoute, allow: Allow) -> Upstream | None:
-        idle = self._idle[route.name]
+        idle = self._idle[_destination(route)]
         while idle:
             upstream = idle.pop()  # the youngest is the likeliest to be alive
             in_time = self._clock() - upstream.idle_since < IDLE_S
@@ -116,3 +120,7 @@ class UpstreamPool:
             raise
         plain.close()
         return Deny(reason, allow.target, allow.rule, detail)
+
+
+def _destination(route: InjectRoute) -> _Destination:
+    return route.name, route.upstream, route.scheme

@@ -62,6 +62,7 @@ class ControlService:
         self.audit_fault: Exception | None = None
         self.reload_outcome: int | Exception = 0
         self.reload_takes_s = 0.0
+        self.reloads = 0
         self.own: list[Target] = [parse_authority("127.0.0.1:8899")]
         self.clients: list[str] = ["build", "ci"]
         self.port = 0
@@ -130,6 +131,7 @@ class ControlService:
         return await self.call("POST", "/allow", fields)
 
     async def _reload(self) -> int:
+        self.reloads += 1
         await asyncio.sleep(self.reload_takes_s)
         if isinstance(self.reload_outcome, Exception):
             raise self.reload_outcome

@@ -321,12 +321,11 @@ async def test_a_guess_whose_sender_hangs_up_instead_of_waiting_has_no_effect(
 ) -> None:
     monkeypatch.setattr(auth, "FIRST_WAIT_S", 30.0)
     wrong = [control.host, JSON, ("Authorization", "Bearer wrong")]
-    right = [control.host, JSON, BEARER]
     async with control.connect(request_bytes("POST", "/allow", wrong, BODY)):
         await asyncio.sleep(0.05)  # until it waits
-        async with control.connect(request_bytes("POST", "/allow", right, BODY)):
+        async with control.connect(request_bytes("POST", "/reload", [control.host, BEARER])):
             await asyncio.sleep(0.05)
     async with asyncio.timeout(5):  # and not 30: calls without a caller must not pile up
         while len(control.refusals) < 2:
             await asyncio.sleep(0.01)
-    assert control.entries() == []
+    assert (control.entries(), control.reloads) == ([], 0)

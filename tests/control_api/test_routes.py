@@ -7,6 +7,7 @@ import pytest
 from control_api import routes
 from egress_proxy.core.events import ControlRefused, EndCause, Granted, GrantEnded
 from egress_proxy.core.host import parse_authority
+from egress_proxy.core.rules import Suffix, parse_rule
 from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 from tests.control_api.control_service import NOW, ControlService, error_of
 
@@ -130,6 +131,11 @@ async def test_an_entry_for_all_ports_of_an_outer_host_is_no_matter_of_our_own(
 ) -> None:
     assert (await control.allow(host="a.example:*")).status == 200
     assert (await control.allow(host="192.0.2.1:8899")).status == 200
+
+
+def test_an_entry_for_all_ports_is_judged_even_if_no_port_is_ours() -> None:
+    rule = parse_rule("0.0.0.0:*", lambda _: Suffix.NONE)
+    assert list(routes._targets(rule, ()))
 
 
 async def test_a_limit_asked_for_is_kept_and_the_answer_then_names_the_grant(control: ControlService) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from control_api import server
 from control_api.server import ControlServer
 from tests.control_api.control_service import BEARER, JSON, TOKEN, ControlService, read_answer
 from tests.support.http import request_bytes
@@ -60,7 +61,10 @@ async def stops_in_time(control: ControlService) -> None:
         await asyncio.open_connection("127.0.0.1", control.port)
 
 
-async def test_idle_connections_do_not_delay_the_end(control: ControlService) -> None:
+async def test_idle_connections_do_not_delay_the_end(
+    control: ControlService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_GRACE_S", 30)  # grace is for calls, not for idle connections
     async with contextlib.AsyncExitStack() as stack:
         readers = []
         for number in range(100):

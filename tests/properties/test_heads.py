@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from egress_proxy.core.request import (
     HEAD_END,
     Framing,
+    Opening,
     RequestError,
     RequestHead,
     body_framing,
+    judge_opening,
     parse_head,
     split_absolute,
 )
@@ -129,6 +131,14 @@ def test_bytes_behind_a_head_never_become_part_of_it(head: bytes, more: bytes) -
         except RequestError:
             continue
         assert text == more + b"\r\n" + head
+
+
+@given(heads | st.binary(min_size=1, max_size=30))
+def test_nothing_that_could_become_a_request_is_given_up_early(data: bytes) -> None:
+    """From the first beginning that is given up on, no longer text is ever taken."""
+    openings = [judge_opening(data[:length]) is Opening.REQUEST for length in range(1, len(data) + 1)]
+    assert openings == sorted(openings, reverse=True)
+    assert all(openings) or taken(data) is None
 
 
 @given(st.binary(max_size=60) | heads.map(lambda head: head.split(b" ")[1] if b" " in head else head))

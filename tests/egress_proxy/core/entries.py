@@ -3,31 +3,14 @@
 No expectations here. Used by the tests beside this file, by tests/properties and by tests/fuzz.
 """
 
-import functools
-
-from publicsuffixlist import PublicSuffixList
-
+from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.access import Access, Client, Door, InjectRoute
 from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.policy import OnMiss, Policy, rule_index
-from egress_proxy.core.rules import Ports, Rule, Suffix, parse_rule
+from egress_proxy.core.rules import Ports, Rule, parse_rule
 
 NOW = 1_000_000.0
-
-
-@functools.cache
-def _lists() -> tuple[PublicSuffixList, PublicSuffixList]:
-    whole = PublicSuffixList(accept_unknown=False)
-    return whole, PublicSuffixList(accept_unknown=False, only_icann=True)
-
-
-def suffix_of(name: str) -> Suffix:
-    """What the public-suffix list says of a name, its two sections told apart."""
-    whole, icann = _lists()
-    if icann.is_public(name):
-        return Suffix.ICANN
-    return Suffix.PRIVATE if whole.is_public(name) else Suffix.NONE
 
 
 def allow_entry(text: str, **extra: str | bool | None) -> Rule:

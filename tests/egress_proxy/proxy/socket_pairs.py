@@ -1,0 +1,85 @@
+"""Connected pairs of sockets for the tests of flows and tunnels: our end, as a relay has it, and the peer's.
+
+No expectations here. Our ends do not block; peers have a time limit. Over TCP, since a unix socket knows
+no reset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import select
+import socket
+import struct
+import termios
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from egress_proxy.proxy.stream import prepare
+from tests.support.byte_stream import close_with_reset
+from tests.support.deadline import DEFAULT_S, eventually
+
+# Our end would otherwise take megabytes before it says that it is full.
+SMALL_BUFFER_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One connection: ``ours`` is the proxy's socket, ``peer`` is who is at the other end."""
+
+    ours: socket.socket
+    peer: socket.socket
+
+    def reset_by_peer(self) -> None:
+        """The peer resets, and our end has heard of it."""
+        close_with_reset(self.peer)
+        await_event(self.ours, select.POLLHUP)
+
+    def end_by_peer(self) -> None:
+        """The peer ends its direction, and our end has heard of it."""
+        self.peer.shutdown(socket.SHUT_WR)
+        await_event(self.ours, select.POLLRDHUP)
+
+
+def connected_pair(*, small: bool = False) -> Pair:
+    with socket.socket() as listener:
+        if small:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER_BYTES)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        peer = socket.socket()
+        if small:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+        peer.settimeout(DEFAULT_S)
+        peer.connect(listener.getsockname())
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ours, _ = listener.accept()
+    prepare(ours)
+    return Pair(ours, peer)
+
+
+@contextlib.contextmanager
+def two_pairs(*, small: bool = False) -> Iterator[tuple[Pair, Pair]]:
+    """The two connections of a tunnel: the client's and the upstream's."""
+    client, upstream = connected_pair(small=small), connected_pair(small=small)
+    with client.ours, client.peer, upstream.ours, upstream.peer:
+        yield client, upstream
+
+
+def await_event(sock: socket.socket, event: int) -> None:
+    """Wait until poll() reports ``event`` of the socket."""
+    poll = select.poll()
+    poll.register(sock, event)
+    if not poll.poll(DEFAULT_S * 1000):
+        raise TimeoutError("the event did not come")
+
+
+def unread_bytes(sock: socket.socket) -> int:
+    """How much has arrived at the socket and was not read yet."""
+    raw = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
+    return int(struct.unpack("i", raw)[0])
+
+
+def await_unread(sock: socket.socket, n: int) -> None:
+    """Wait until at least ``n`` bytes have arrived, without reading them."""
+    eventually(lambda: unread_bytes(sock) >= n, what=f"{n} bytes to arrive")

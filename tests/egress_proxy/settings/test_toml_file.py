@@ -1,0 +1,103 @@
+"""Which file is read, and that a bad one is named with its line and without its content."""
+
+from pathlib import Path
+
+import pytest
+
+from egress_proxy.settings.origins import SettingsError
+from egress_proxy.settings.toml_file import FILE_LIMIT_BYTES, SettingsFile, choose_file, file_layer
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "expected"),
+    [
+        ("f.toml", {"EGRESS_CONFIG": "v.toml"}, SettingsFile("f.toml", True)),
+        (None, {"EGRESS_CONFIG": "v.toml"}, SettingsFile("v.toml", True)),
+        (
+            None,
+            {"EGRESS_CONFIG": "", "XDG_CONFIG_HOME": "/x", "HOME": "/h"},
+            SettingsFile("/x/egress/egress.toml", False),
+        ),
+        (None, {"HOME": "/h"}, SettingsFile("/h/.config/egress/egress.toml", False)),
+        (None, {}, None),
+    ],
+)
+def test_the_file_that_is_chosen(
+    flag: str | None, environ: dict[str, str], expected: SettingsFile | None
+) -> None:
+    assert choose_file(flag, environ) == expected
+
+
+@pytest.mark.parametrize(
+    "environ", [{"XDG_CONFIG_HOME": "."}, {"HOME": "."}, {"HOME": ""}, {"XDG_CONFIG_HOME": "x"}]
+)
+def test_the_working_directory_is_never_looked_at(environ: dict[str, str]) -> None:
+    assert choose_file(None, environ) is None
+
+
+def test_an_empty_config_flag_is_an_error() -> None:
+    with pytest.raises(SettingsError, match="--config must name a file"):
+        choose_file("", {})
+
+
+def refusal(path: Path, named: bool = True) -> str:
+    with pytest.raises(SettingsError) as refused:
+        file_layer(SettingsFile(str(path), named))
+    return str(refused.value)
+
+
+def test_a_named_file_must_exist_and_the_default_one_need_not(tmp_path: Path) -> None:
+    path = tmp_path / "egress.toml"
+    assert refusal(path) == f"the settings file {path} does not exist"
+    assert file_layer(SettingsFile(str(path), False)) is None
+
+
+def test_a_default_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
+    assert "is unreadable: Is a directory" in refusal(tmp_path, named=False)
+
+
+def test_a_file_without_end_is_refused() -> None:
+    assert "longer than 4 MiB" in refusal(Path("/dev/zero"))
+    assert FILE_LIMIT_BYTES == 4 * 1024 * 1024
+
+
+def test_a_name_with_a_zero_byte_is_refused() -> None:
+    assert "is unreadable" in refusal(Path("a\0b"))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"bind = 1\nrelay = CANARY\n", 2),
+        (b"bind = 'a'\nbind = 'b'\n", 2),
+        (b'[control]\n\ntoken = "CANARY\n', 3),
+        (b"a = [\n", 1),
+        (b"a = 1\nb = '\xff'\n", 2),
+        (b"\xef\xbb\xbfbind = 'a'\n", 1),
+        (b"a = " + b"[" * 100_000, 1),
+    ],
+)
+def test_what_is_no_toml_is_named_by_its_line(tmp_path: Path, content: bytes, line: int) -> None:
+    path = tmp_path / "egress.toml"
+    path.write_bytes(content)
+    message = refusal(path)
+    assert message.startswith(f"{path}:{line}: not ")
+    assert "CANARY" not in message
+
+
+def test_a_layer_says_in_which_line_a_value_stands(tmp_path: Path) -> None:
+    path = tmp_path / "egress.toml"
+    path.write_text("control_port = 5\n[limits]\ntunnels = 6\n")
+    layer = file_layer(SettingsFile(str(path), True))
+    assert layer is not None
+    assert layer.tree == {"control": {"port": 5}, "limits": {"tunnels": 6}}
+    assert layer.locate(("control", "port")).text == f"{path}:1"
+    assert layer.locate(("limits", "tunnels")).text == f"{path}:3"
+    assert layer.locate(("bind",)).text == str(path)
+
+
+def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "egress.toml"
+    path.symlink_to(path)
+    message = refusal(path, named=False)
+    assert message.startswith(f"the settings file {path} is unreadable: Too many levels")

@@ -1,0 +1,106 @@
+"""The README's shell blocks, run as they stand there, on a copy of the checkout.
+
+Only ports are replaced, so that the tour runs beside whatever uses the default ones.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.program import REPOSITORY, clean_environment
+
+README = (REPOSITORY / "README.md").read_text()
+BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+START = "sh deploy/start.sh --allow example.com\n"
+CHECKS = "sh tests/run.sh\n"
+# Installing comes first, from a package index that may be slow.
+INSTALL_S = 240
+
+pytestmark = pytest.mark.timeout(INSTALL_S + 60)
+
+
+def blocks(kind: str, text: str) -> list[str]:
+    return [block for found, block in BLOCK.findall(text) if found == kind]
+
+
+def tour() -> str:
+    return README.partition("<!-- tour -->")[2].partition("<!-- end of tour -->")[0]
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a clone would hold, changes that are not committed yet included."""
+    folder = tmp_path_factory.mktemp("clone")
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, check=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, folder / name)
+    return folder
+
+
+def environment(folder: Path, port: int) -> dict[str, str]:
+    """A user's shell, with the package index of this machine, and the data port elsewhere."""
+    index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_CERT_"))}
+    clean = clean_environment(folder, {"EGRESS_BIND": f"127.0.0.1:{port}", **index})
+    del clean["PYTHONPATH"]  # what was installed is what must run
+    return clean
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [sock.getsockname()[1] for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def test_every_shell_block_is_run_by_a_test() -> None:
+    assert blocks("sh", README) == [START, CHECKS, *blocks("sh", tour())]
+
+
+def test_the_start_command_installs_and_starts_the_service(checkout: Path) -> None:
+    service = subprocess.Popen(
+        ["sh", "-c", f"exec {START}"],
+        cwd=checkout,
+        env=environment(checkout, 0),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with service:
+        assert service.stdout is not None
+        assert re.fullmatch(r"EGRESS_PROXY_PORT=\d+\n", service.stdout.readline())
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(10) == 0
+
+
+def test_the_test_command_is_what_ci_runs() -> None:
+    commands = [line for line in (REPOSITORY / ".ci/run").read_text().splitlines() if line.startswith("sh ")]
+    assert commands == [CHECKS.strip()]
+
+
+def test_the_tour_prints_what_it_says(checkout: Path) -> None:
+    data, control, web, provider = free_ports(4)
+    text = tour()
+    for shown, real in (("8899", data), ("8898", control), ("8000", web), ("8001", provider)):
+        text = text.replace(shown, str(real))
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(blocks("sh", text))],
+        cwd=checkout,
+        env=environment(checkout, data),
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+        check=False,
+    )
+    assert done.stdout == "".join(blocks("text", text)), done.stderr
+    assert done.returncode == 0
