@@ -59,9 +59,10 @@ class ControlClient:
     timeout_s: float = DEFAULT_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        # http.client would quote a line end with the token around it.
-        if not self.token or not all("!" <= c <= "~" for c in self.token):
-            raise ControlTokenWrong("the control token must be visible ASCII without blanks, and not empty")
+        # http.client would quote a line end with the token around it; servers trim blanks at the ends.
+        sendable = self.token.isascii() and self.token.isprintable() and self.token == self.token.strip()
+        if not self.token or not sendable:
+            raise ControlTokenWrong("the control token must be printable ASCII without blanks at its ends")
 
     def allow(
         self,

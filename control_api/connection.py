@@ -64,6 +64,8 @@ class Connection(web.RequestHandler):
         """Not even an error could be answered: aiohttp would write the traceback to its log."""
         self.force_close()
         error = kw.get("exc_info")
+        if isinstance(error, web.RequestPayloadError):
+            return  # the caller's broken chunks, met again when the rest is thrown away
         self._faulted(error if isinstance(error, BaseException) else None)
 
 

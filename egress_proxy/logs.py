@@ -63,6 +63,8 @@ _LEVELS: dict[type[Event], int] = {
 def _level(event: Event) -> int:
     if isinstance(event, Reloaded):
         return logging.ERROR if event.error else logging.INFO
+    if isinstance(event, Ended) and event.reason is not None:
+        return logging.INFO  # it was refused after all: by what TLS named, or by what the upstream did
     return _LEVELS.get(type(event), logging.INFO)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import hypothesis
 import pytest
@@ -20,8 +20,10 @@ from tests.support.dns_stub import DnsStub
 from tests.support.netns import NetworkNamespace, unavailable
 from tests.support.provider import Provider
 from tests.support.service import Service
+from tests.support.skips import is_allowed
 
 Part = TypeVar("Part")
+Report: TypeAlias = pytest.TestReport | pytest.CollectReport
 THREADS_END_S = 2.0  # a thread that has been told to end may need a moment
 
 # No deadline per example: a busy machine is not a bug. Bounded: the whole run has minutes, not hours.
@@ -43,6 +45,29 @@ class StartProvider(Protocol):
     """
 
     def __call__(self, *names: str, leaf: Leaf | None = None, **options: Any) -> Provider: ...
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    fail_skip(report)
+    return report
+
+
+def fail_skip(report: Report) -> None:
+    """With CI=true a skip that skips.py does not allow is a failure."""
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        path, line, reason = report.longrepr
+        if not is_allowed(reason):
+            report.outcome = "failed"
+            report.longrepr = f"{path}:{line}: with CI=true this may not be skipped\n{reason}"
 
 
 @pytest.fixture(autouse=True)

@@ -108,7 +108,7 @@ def _refuse_shared(loaded: Loaded, tokens: list[Reference]) -> None:
 
 
 def _reference(loaded: Loaded, key: Key, text: str | None) -> Reference | None:
-    if not text:
+    if text is None:
         return None
     try:
         return Reference(key, parse_source(text))
@@ -155,7 +155,7 @@ def _checked(loaded: Loaded, rule: InjectRule) -> Reference | None:
         except ValueError as error:
             raise rule.error(loaded, field, f"cannot be used: {error}") from None
     text = rule.entry.secret
-    if not text:
+    if text is None:
         return None
     try:
         return Reference(rule.key or (), parse_source(text))

@@ -25,7 +25,7 @@ from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.events import Event
 from egress_proxy.core.host import Target
 from egress_proxy.core.seams import Audit
-from egress_proxy.logs import decision_log
+from egress_proxy.logs import decision_log, show_faults_of_others
 from egress_proxy.proxy.audit import AuditLog
 from egress_proxy.proxy.forward import Forwarder, ForwardLimits
 from egress_proxy.proxy.grant_store import MemoryGrantStore
@@ -50,6 +50,7 @@ class StartFailed(Exception):
 
 def run(plan: ServicePlan) -> int:
     """Serve until a signal says stop; the exit code."""
+    show_faults_of_others(plan.verbosity, sys.stderr, time.time)
     try:
         asyncio.run(_serve(plan))
     except StartFailed as error:

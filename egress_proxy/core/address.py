@@ -5,6 +5,7 @@ multicast, site-local and NAT64 of loopback global, and its answers differ betwe
 """
 
 import enum
+import functools
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 Address = IPv4Address | IPv6Address
@@ -112,6 +113,8 @@ _V6 = tuple((n, kind) for n, kind in _NETWORKS if isinstance(n, IPv6Network))
 _HIDING = tuple((IPv6Network(text), shift, reach) for text, shift, reach, _ in _EMBEDDINGS)
 
 
+# Pure, and asked for every connection: some 40 networks are compared in Python otherwise.
+@functools.lru_cache(maxsize=4096)
 def classify(address: Address) -> AddressClass:
     """The class that decides: of the address itself, or of the IPv4 address hidden in it."""
     if isinstance(address, IPv4Address):

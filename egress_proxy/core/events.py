@@ -153,18 +153,22 @@ _KINDS: dict[type[Event], str] = {
 }
 
 
+_NAMES = {kind: tuple(part.name for part in fields(kind)) for kind in _KINDS}
+
+
 def record_of(event: Event) -> dict[str, Field]:
     """The event as flat fields of fixed names, ``kind`` first."""
-    record: dict[str, Field] = {"kind": _KINDS[type(event)]}
+    kind = type(event)
+    record: dict[str, Field] = {"kind": _KINDS[kind]}
     if isinstance(event, Decided):
         record["verdict"] = event.verdict
-    for part in fields(event):
-        value = getattr(event, part.name)
-        if isinstance(value, Client):
-            record["client"] = value.id
-            record["label"] = value.label
-        elif isinstance(value, Target):
-            record["target"] = str(value)
-        else:
-            record[part.name] = str(value) if isinstance(value, enum.StrEnum) else value
+    for name in _NAMES[kind]:
+        value = getattr(event, name)
+        match value:
+            case Client():
+                record["client"], record["label"] = value.id, value.label
+            case Target() | enum.StrEnum():
+                record[name] = str(value)
+            case _:
+                record[name] = value
     return record

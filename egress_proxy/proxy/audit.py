@@ -20,6 +20,10 @@ FIRST_PREVIOUS = "0" * 64
 _TAIL_BYTES = 65_536
 
 
+# ASCII alone: control characters, U+2028 and the like cannot end a line or move a terminal's cursor.
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
+
 class OnError(enum.StrEnum):
     """What to do when a line cannot be written: refuse what it tells of, or go on without it."""
 
@@ -65,17 +69,18 @@ class AuditLog:
             **record_of(event),
             "prev": self._previous,
         }
-        line = json.dumps(record, separators=(",", ":")).encode()
+        line = _ENCODE(record).encode()
         if self._append(line + b"\n"):
             self._previous = hashlib.sha256(line).hexdigest()
             self._sequence += 1
 
     def _append(self, line: bytes) -> bool:
         try:
-            end = os.fstat(self._descriptor).st_size
-            if os.write(self._descriptor, line) == len(line):
+            written = os.write(self._descriptor, line)
+            if written == len(line):
                 return True
-            os.ftruncate(self._descriptor, end)  # a full disk took a part: no half line stays
+            # A full disk took a part: no half line stays.
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError as error:
             cause: OSError | None = error
         else:

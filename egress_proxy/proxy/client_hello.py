@@ -78,10 +78,8 @@ def _without_traceback() -> Iterator[None]:
     before = sys.unraisablehook
 
     def hook(unraisable: "sys.UnraisableHookArgs") -> None:
-        is_name = isinstance(unraisable.exc_value, UnicodeDecodeError) and isinstance(
-            unraisable.object, bytes
-        )
-        if not is_name:
+        is_name = isinstance(unraisable.object, bytes)
+        if not (is_name and isinstance(unraisable.exc_value, UnicodeDecodeError)):
             before(unraisable)
 
     sys.unraisablehook = hook

@@ -3,6 +3,7 @@
 No network here. Next: resolver.py, which asks this first.
 """
 
+import functools
 import os
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
@@ -48,22 +49,21 @@ class HostsFile:
 
 
 def _read(path: Path) -> dict[str, tuple[Address, ...]]:
-    names: dict[str, tuple[Address, ...]] = {}
     try:
-        text = path.read_text("utf-8", "replace")
+        text = path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return {}
-    for line in text.splitlines():
+    names: dict[str, dict[Address, None]] = {}
+    for line in text.split("\n"):  # nothing else ends a line: a comment must not become an entry half-way
         address, *listed = line.partition("#")[0].split() or [""]
-        parsed = _address(address)
-        if parsed is None:
-            continue
-        for name in listed:
-            key = name.lower().removesuffix(".")
-            names[key] = (*names.get(key, ()), parsed)
-    return names
+        parsed = _address(address) if listed else None
+        if parsed is not None:
+            for name in listed:
+                names.setdefault(name.lower().removesuffix("."), {})[parsed] = None
+    return {name: tuple(addresses) for name, addresses in names.items()}
 
 
+@functools.lru_cache(maxsize=1024)  # a block list names one address 100,000 times
 def _address(text: str) -> Address | None:
     # A zone id is of no use to a proxy: its scope is this machine.
     try:

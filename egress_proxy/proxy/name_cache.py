@@ -43,6 +43,14 @@ Lookup = Callable[[Name], Awaitable[Found]]
 """Asks for one name; never raises for what a server may answer or fail to."""
 
 
+@dataclass(slots=True)
+class _Shared:
+    """A lookup under way, and how many wait for it."""
+
+    task: asyncio.Task[Found | BaseException]
+    waiting: int = 0
+
+
 class NameCache:
     """Implements the Resolve seam. `async with` it: lookups run in its own task group and end with it."""
 
@@ -51,7 +59,7 @@ class NameCache:
         self._hosts = hosts
         self._clock = clock
         self._cache: OrderedDict[Name, tuple[Found, float]] = OrderedDict()
-        self._running: dict[Name, asyncio.Task[Found]] = {}
+        self._running: dict[Name, _Shared] = {}
         self._in_all = asyncio.Semaphore(LOOKUPS_IN_ALL)
         self._siblings: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._tasks = asyncio.TaskGroup()
@@ -61,8 +69,8 @@ class NameCache:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._running.values():
-            task.cancel()
+        for shared in self._running.values():
+            shared.task.cancel()
         await self._tasks.__aexit__(None, None, None)
 
     async def resolve(self, name: Name) -> Answer:
@@ -82,23 +90,33 @@ class NameCache:
         return found if expires_at > self._clock() else None
 
     async def _shared(self, name: Name) -> Found:
-        task = self._running.get(name)
-        if task is None:
-            task = self._running[name] = self._tasks.create_task(self._run(name))
-        # Shielded: a client that goes away must not end the lookup that others wait for.
-        return await asyncio.shield(task)
+        shared = self._running.get(name)
+        if shared is None:
+            shared = self._running[name] = _Shared(self._tasks.create_task(self._run(name)))
+        shared.waiting += 1
+        try:
+            # Shielded: a client that goes away must not end the lookup that others wait for.
+            outcome = await asyncio.shield(shared.task)
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting:
+                # Names that a client invents and gives up would pile up before those that are waited for.
+                del self._running[name]
+                shared.task.cancel()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
-    async def _run(self, name: Name) -> Found:
+    async def _run(self, name: Name) -> Found | BaseException:
         parent = ".".join(name.text.split(".")[-2:])
         siblings = self._siblings.get(parent) or asyncio.Semaphore(LOOKUPS_PER_PARENT)
         self._siblings[parent] = siblings
-        try:
-            async with siblings, self._in_all:
-                found = await self._lookup(name)
-        finally:
-            del self._running[name]
-        self._remember(name, found)
-        return found
+        async with siblings, self._in_all:
+            # A fault is for those who wait to raise: the task group would end the whole service with it.
+            (outcome,) = await asyncio.gather(self._lookup(name), return_exceptions=True)
+        if isinstance(outcome, Found):
+            self._remember(name, outcome)
+        return outcome
 
     def _remember(self, name: Name, found: Found) -> None:
         if found.ttl_s > 0:

@@ -113,7 +113,7 @@ Label = Annotated[
 # Where a secret is, never the secret: cli/secrets_source.py reads it.
 SecretReference = Annotated[
     str,
-    Field(strict=True, description="where a secret is, such as env:NAME"),
+    Field(strict=True, min_length=1, description="where a secret is, such as env:NAME"),
     BeforeValidator(_plain),
 ]
 

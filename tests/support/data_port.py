@@ -12,7 +12,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import TracebackType
@@ -28,6 +28,7 @@ from egress_proxy.core.seams import Asker
 from egress_proxy.core.sni_policy import SniPolicy
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.forward import Forwarder, ForwardLimits
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.hosts_file import HostsFile
@@ -92,9 +93,7 @@ class EventLog:
     def wait_for(self, kind: type[AnyEvent], n: int = 1, timeout_s: float = DEFAULT_S) -> list[AnyEvent]:
         """Wait until there are at least ``n`` events of this kind; all of them."""
         what = f"{n} events {kind.__name__}"
-        wait_for(
-            self.changed, lambda: sum(isinstance(e, kind) for e in self._events) >= n, timeout_s, what
-        )
+        wait_for(self.changed, lambda: sum(isinstance(e, kind) for e in self._events) >= n, timeout_s, what)
         return self.of(kind)
 
     def only(self, kind: type[AnyEvent], timeout_s: float = DEFAULT_S) -> AnyEvent:
@@ -136,6 +135,7 @@ class Setup:
     connections: ConnectionLimits = CONNECTIONS
     forwarding: ForwardLimits = FORWARDING
     connect_timeout_s: float = 10.0
+    relay: str = "loop"  # or "epoll"
     asker: Asker | None = None
     recorder: Recorder | None = None
 
@@ -267,6 +267,7 @@ class DataPort:
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(lambda _, context: self.loop_errors.append(context))
         self._stopping = asyncio.Event()
+        self._epoll = EpollReadiness(self.loop) if self.setup.relay == "epoll" else None
         lookup = DnsLookup(_name_server(self.setup.resolver))
         async with NameCache(lookup, HostsFile(), self.loop.time) as names:
             self._compose(names)
@@ -282,6 +283,8 @@ class DataPort:
                 self.table.close_all()
                 self.intake.end_all()
             self.pool.close_idle()
+        if self._epoll is not None:
+            self._epoll.close()
         self._note_leftovers()
 
     def _compose(self, names: NameCache) -> None:
@@ -289,7 +292,7 @@ class DataPort:
         in_force = InForce(setup.policy(), setup.clients, setup.credentials)
         self.grants = MemoryGrantStore(self.clock)
         outbound = Outbound(names.resolve, lambda: [self.own], setup.connect_timeout_s)
-        readiness = LoopReadiness(self.loop)
+        readiness = self._epoll or LoopReadiness(self.loop)
         self.table = TunnelTable(self.loop, readiness, setup.tunnels, self.log, self.grants)
         self.pool = UpstreamPool(outbound, setup.trust, self.loop.time)
         self.parts = Parts(
@@ -319,5 +322,4 @@ def _name_server(address: str | None) -> NameServer | None:
     if address is None:
         return None
     target = parse_authority(address)
-    assert not isinstance(target.host, str)
     return NameServer(ip_address(str(target.host)), target.port)

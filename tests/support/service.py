@@ -112,8 +112,7 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         try:
-            for sock in self._handed_out:
-                sock.close()
+            self.close_sockets()
             self._end()
             self.stderr.join()
             assert_no_traceback(self.stderr.text)
@@ -182,6 +181,12 @@ class Service:
         answer = read_head(sock, timeout_s)
         body, _ = read_body(sock, answer, "CONNECT", timeout_s)
         return ConnectAnswer(answer.status_line, answer.headers, body, sock)
+
+    def close_sockets(self) -> None:
+        """Close all connections handed out so far: for tests that share one service."""
+        for sock in self._handed_out:
+            sock.close()
+        self._handed_out.clear()
 
     def status(self, target: str) -> int:
         """What a CONNECT would get, on a connection that is closed at once: for many in a row."""

@@ -20,7 +20,7 @@ def parser() -> FlagParser:
     [
         (["h", "--alow", "x"], "unknown flag --alow, did you mean --allow?; see prog --help"),
         (["h", "--allo", "x"], "unknown flag --allo, did you mean --allow?; see prog --help"),
-        (["h", "--allow-n"], "unknown flag --allow-n, did you mean --allow-none?; see prog --help"),
+        (["h", "--allow-n"], "unknown flag --allow-n, did you mean --allow?; see prog --help"),
         (["h", "--zzzzzzz=secret"], "unknown flag --zzzzzzz; see prog --help"),
         (["h", "i"], "one argument too many; see prog --help"),
         ([], "the following arguments are required: host; see prog --help"),

@@ -14,20 +14,33 @@ import struct
 import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from egress_proxy.proxy.stream import prepare
 from tests.support.byte_stream import close_with_reset
 from tests.support.deadline import DEFAULT_S, eventually
 
-# Our end would otherwise take megabytes before it says that it is full.
+# A sink would otherwise take megabytes before it says that it is full, a source show 64 KiB at most.
 SMALL_BUFFER_BYTES = 16_384
+LARGE_BUFFER_BYTES = 212_992  # what Linux allows by default
+
+
+class OurSocket(socket.socket):
+    """Counts what was read from it."""
+
+    taken_bytes = 0
+
+    def recv_into(self, *args: Any) -> int:
+        count = super().recv_into(*args)
+        self.taken_bytes += count
+        return count
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One connection: ``ours`` is the proxy's socket, ``peer`` is who is at the other end."""
 
-    ours: socket.socket
+    ours: OurSocket
     peer: socket.socket
 
     def reset_by_peer(self) -> None:
@@ -45,6 +58,8 @@ def connected_pair(*, small: bool = False) -> Pair:
     with socket.socket() as listener:
         if small:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER_BYTES)
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LARGE_BUFFER_BYTES)
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         peer = socket.socket()
@@ -53,7 +68,7 @@ def connected_pair(*, small: bool = False) -> Pair:
         peer.settimeout(DEFAULT_S)
         peer.connect(listener.getsockname())
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        ours, _ = listener.accept()
+        ours = OurSocket(fileno=listener.accept()[0].detach())
     prepare(ours)
     return Pair(ours, peer)
 
@@ -76,8 +91,7 @@ def await_event(sock: socket.socket, event: int) -> None:
 
 def unread_bytes(sock: socket.socket) -> int:
     """How much has arrived at the socket and was not read yet."""
-    raw = fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4))
-    return int(struct.unpack("i", raw)[0])
+    return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0])
 
 
 def await_unread(sock: socket.socket, n: int) -> None:

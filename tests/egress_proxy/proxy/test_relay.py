@@ -6,6 +6,7 @@ Real sockets, no event loop: the test takes every turn itself. Who calls turns i
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 
 import pytest
@@ -18,13 +19,19 @@ from egress_proxy.core.host import parse_authority
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
 from egress_proxy.proxy.relay import TURN_BYTES, Flow, FlowRefused, PeerReset, Wants
 from tests.egress_proxy.proxy.hellos import hello, long_hello
-from tests.egress_proxy.proxy.socket_pairs import await_event, await_unread, two_pairs, unread_bytes
+from tests.egress_proxy.proxy.socket_pairs import (
+    Pair,
+    await_unread,
+    two_pairs,
+    unread_bytes,
+)
 from tests.support.byte_stream import read_exactly, read_some
 from tests.support.deadline import Deadline
 from tests.support.origins import pattern
 
 TARGET = parse_authority("ok.example:443")
 MISMATCH = Deny(Reason.SNI_MISMATCH, TARGET)
+HELLO = hello()
 
 Step = tuple[str, int]
 STEPS = st.lists(
@@ -146,25 +153,16 @@ def test_a_flow_with_a_full_sink_reads_no_further_and_holds_at_most_one_buffer()
     with two_pairs(small=True) as (client, upstream):
         flow = Flow(client.ours, upstream.ours)
         client.peer.setblocking(False)
-        sent, wants = 0, Wants.READ
-        for _ in range(1000):
+        wants = Wants.READ
+        while wants is not Wants.WRITE:
             with contextlib.suppress(BlockingIOError):
-                sent += client.peer.send(pattern(TURN_BYTES))
+                client.peer.send(pattern(TURN_BYTES))
             wants = flow.turn()
-        assert wants is Wants.WRITE
-        waiting = unread_bytes(client.ours)
-        assert flow.turn() is Wants.WRITE
-        assert unread_bytes(client.ours) == waiting
-        assert sent - flow.carried - waiting <= TURN_BYTES + unread_bytes(client.peer) + _in_flight(client.peer)
-
-
-def _in_flight(sock: socket.socket) -> int:
-    """What the kernel still holds for sending."""
-    import fcntl
-    import struct
-    import termios
-
-    return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0])
+        taken = client.ours.taken_bytes
+        assert 0 < taken - flow.carried <= TURN_BYTES
+        for _ in range(3):
+            assert flow.turn() is Wants.WRITE
+        assert client.ours.taken_bytes == taken
 
 
 def test_the_end_is_passed_on_only_after_what_came_before_it() -> None:
@@ -248,18 +246,23 @@ def test_salvaging_never_passes_a_gate() -> None:
 # The gate.
 
 
-@pytest.mark.parametrize("flight", [hello(), long_hello()], ids=["usual", "20 KB"])
-def test_nothing_of_a_hello_goes_upstream_before_it_was_judged(flight: bytes) -> None:
+def drive(flow: Flow, client: Pair, octets: bytes) -> None:
+    """The client sends, and the flow takes its turns until there is no more."""
+    client.peer.sendall(octets)
+    await_unread(client.ours, 1)
+    while flow.turn() is not Wants.READ:
+        pass
+
+
+@pytest.mark.parametrize("flight", [HELLO, long_hello()], ids=["usual", "20 KB"])
+def test_a_hello_in_single_bytes_goes_upstream_whole_and_only_once_it_was_judged(flight: bytes) -> None:
     judge = Judge()
     with two_pairs() as (client, upstream):
         flow = Flow(client.ours, upstream.ours)
         flow.hold_until_judged(judge)
         for at in range(len(flight)):
-            assert flow.carried == 0
-            client.peer.send(flight[at : at + 1])
-            await_event(client.ours, 1)
-            while flow.turn() is not Wants.READ:
-                pass
+            assert (judge.asked, flow.carried, unread_bytes(upstream.peer)) == ([], 0, 0)
+            drive(flow, client, flight[at : at + 1])
         assert judge.asked == [Hello("ok.example")]
         assert read_exactly(upstream.peer, len(flight)) == flight
         assert not flow.is_holding()
@@ -270,10 +273,124 @@ def test_after_the_verdict_nothing_is_judged_or_held() -> None:
     with two_pairs() as (client, upstream):
         flow = Flow(client.ours, upstream.ours)
         flow.hold_until_judged(judge)
-        flow.offer(hello())
-        client.peer.sendall(hello("evil.test"))  # by now it is application data like any other
-        await_unread(client.ours, 1)
-        while flow.turn() is not Wants.READ:
-            pass
-        assert read_exactly(upstream.peer, flow.carried).endswith(hello("evil.test")[-20:]) is False
-        assert len(judge.asked) == 1
+        flow.offer(HELLO)
+        later = hello("evil.test")  # by now these bytes are like any others
+        drive(flow, client, later)
+        assert read_exactly(upstream.peer, len(HELLO) + len(later)).endswith(later)
+        assert judge.asked == [Hello("ok.example")]
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["with the request head", "later"])
+def test_a_refused_hello_ends_the_flow_before_a_byte_went_upstream(early: bool) -> None:
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        flow.hold_until_judged(Judge(MISMATCH))
+        send = flow.offer if early else functools.partial(drive, flow, client)
+        with pytest.raises(FlowRefused) as caught:
+            send(hello("evil.test"))
+        assert caught.value.cause is EndCause.SNI_REFUSED
+        assert caught.value.deny is MISMATCH
+        assert caught.value.deny.reason is Reason.SNI_MISMATCH
+        assert (flow.carried, unread_bytes(upstream.peer)) == (0, 0)
+
+
+def test_a_hello_that_ends_in_its_middle_is_judged_as_unreadable() -> None:
+    judge = Judge(MISMATCH)
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        flow.hold_until_judged(judge)
+        drive(flow, client, HELLO[:100])
+        assert flow.is_holding()
+        client.end_by_peer()
+        with pytest.raises(FlowRefused) as caught:
+            flow.turn()
+        assert caught.value.deny is MISMATCH
+        assert judge.asked == [OtherFlight.UNREADABLE]
+        assert flow.carried == 0
+
+
+def test_a_client_that_ends_without_a_word_needs_no_judgement() -> None:
+    judge = Judge(MISMATCH)
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        flow.hold_until_judged(judge)
+        client.end_by_peer()
+        assert flow.turn() is Wants.NOTHING
+        assert read_some(upstream.peer) == b""
+        assert judge.asked == []
+
+
+def test_first_bytes_that_are_no_tls_are_judged_at_the_first_of_them() -> None:
+    judge = Judge(FlightVerdict.NOT_TLS)
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        flow.hold_until_judged(judge)
+        drive(flow, client, b"S")
+        assert judge.asked == [OtherFlight.NOT_TLS]
+        assert read_exactly(upstream.peer, 1) == b"S"
+
+
+def test_the_other_direction_flows_while_a_hello_is_held() -> None:
+    with two_pairs() as (client, upstream):
+        out, back = Flow(client.ours, upstream.ours), Flow(upstream.ours, client.ours)
+        out.hold_until_judged(Judge())
+        drive(out, client, HELLO[:50])
+        upstream.peer.sendall(b"220 ready")
+        await_unread(upstream.ours, 9)
+        back.turn()
+        assert read_exactly(client.peer, 9) == b"220 ready"
+        assert out.is_holding()
+
+
+# The meter.
+
+
+class Budget:
+    """A meter with so many bytes to spend."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __call__(self, count: int) -> bool:
+        enough = count <= self.left
+        self.left = self.left - count if enough else 0
+        return enough
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 100_000), st.lists(st.integers(1, 60_000), min_size=1, max_size=8))
+def test_never_more_bytes_go_out_than_the_meter_grants(limit: int, sizes: list[int]) -> None:
+    budget = Budget(limit)
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours, budget)
+        refused = None
+        try:
+            for size in sizes:
+                drive(flow, client, pattern(size))
+        except FlowRefused as refusal:
+            refused = refusal.cause
+        assert refused is (EndCause.GRANT_ENDED if sum(sizes) > limit else None)
+        assert flow.carried <= limit
+        assert refused is not None or flow.carried == sum(sizes)
+
+
+def test_early_bytes_are_metered() -> None:
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours, Budget(4))
+        with pytest.raises(FlowRefused) as caught:
+            flow.offer(b"HELLO")
+        assert caught.value.cause is EndCause.GRANT_ENDED
+        assert caught.value.deny is None
+        assert not flow.has_pending
+
+
+def test_a_held_hello_is_metered_once_and_when_it_goes_out() -> None:
+    budget = Budget(len(HELLO))
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours, budget)
+        flow.hold_until_judged(Judge())
+        drive(flow, client, HELLO[:-1])
+        assert budget.left == len(HELLO)
+        drive(flow, client, HELLO[-1:])
+        assert budget.left == 0
+        assert read_exactly(upstream.peer, len(HELLO)) == HELLO

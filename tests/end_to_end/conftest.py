@@ -1,0 +1,23 @@
+"""Roads that the tests of one file share; what a test starts by itself comes from ../conftest.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.road import Road, open_inject_road, open_road
+from tests.support.certificates import CertificateAuthority
+
+
+@pytest.fixture(scope="module")
+def road(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+    with open_road(ca, tmp_path_factory.mktemp("client")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def inject_road(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
+    """Not shared: the service keeps connections to the upstream, and no test may leave one behind."""
+    with open_inject_road(ca, tmp_path_factory.mktemp("client")) as opened:
+        yield opened
