@@ -43,8 +43,13 @@ MAY_USE_ENVIRON = {
     "egress_proxy/sandbox/environment.py",
     "egress_proxy/agent/variables.py",
 }
-# The outermost loops: one failed connection ends no other, and no traceback reaches a user.
-MAY_CATCH_ALL = {"egress_proxy/proxy/listener.py", "egress_proxy/cli/main.py"}
+# The outermost loops: each ends one command or one client, and goes on with the others.
+MAY_CATCH_ALL = {
+    "egress_proxy/cli/main.py",
+    "egress_proxy/proxy/arrivals.py",
+    "egress_proxy/proxy/listener.py",
+    "egress_proxy/proxy/tunnel.py",
+}
 # A race that the first end decides, where a TaskGroup would wait for all: cancels, awaits the rest.
 MAY_START_TASKS = {"egress_proxy/proxy/dialer.py", "egress_proxy/proxy/exchange.py"}
 

@@ -10,8 +10,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -20,7 +20,7 @@ from control_api.server import ControlServer
 from egress_proxy import __version__
 from egress_proxy.cli.exit_codes import ExitCode
 from egress_proxy.cli.plan import ControlPlan, ServicePlan
-from egress_proxy.cli.service import Service
+from egress_proxy.cli.service import MakeArrivals, Service
 from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.events import Event
 from egress_proxy.core.host import Target
@@ -30,7 +30,7 @@ from egress_proxy.proxy.audit import AuditLog
 from egress_proxy.proxy.forward import Forwarder, ForwardLimits
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.hosts_file import HostsFile
-from egress_proxy.proxy.listener import ListenError, listen_tcp, listen_unix
+from egress_proxy.proxy.listener import Intake, ListenError, listen_tcp, listen_unix
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
@@ -77,10 +77,14 @@ async def _serve(plan: ServicePlan) -> None:
         loop = asyncio.get_running_loop()
         names = await stack.enter_async_context(NameCache(_lookup(plan), HostsFile(), loop.time))
         own: list[Target] = list(listeners.targets)
-        outbound = Outbound(names.resolve, lambda: own, plan.connect_timeout_s)
+        outbound = Outbound(names.resolve, lambda: own, plan.connect_timeout_s, names.ready)
         pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
-        parts = _parts(plan, stack, audit, outbound, pool)
-        service = Service(parts, pool, plan.reload, reopen, plan.limits.drain_timeout_s)
+        readiness, make_arrivals = _driver(plan, stack)
+        in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
+        forwarder = _forwarder(plan, in_force, pool, stack)
+        parts = _parts(plan, in_force, audit, outbound, readiness, forwarder)
+        drain_s = plan.limits.drain_timeout_s
+        service = Service(parts, pool, plan.reload, reopen, drain_s, make_arrivals)
         control = None
         if plan.control is not None:
             control = await _start_control(plan.control, service, own, stack)
@@ -91,17 +95,22 @@ async def _serve(plan: ServicePlan) -> None:
 def _open_audit(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Audit, Service.Reopen]:
     """The one sink that every part writes to, and what opens its file anew."""
     show = decision_log(plan.verbosity, sys.stderr, time.time, color=plan.color)
+
+    def show_all(*events: Event) -> None:
+        for event in events:
+            show(event)
+
     if plan.audit is None:
-        return show, lambda: None
+        return show_all, lambda: None
     try:
         log = AuditLog(plan.audit.path, plan.audit.on_error, time.time)
     except OSError as error:
         raise StartFailed(f"cannot open the audit log {plan.audit.path}: {_words(error)}") from None
     stack.callback(log.close)
 
-    def write(event: Event) -> None:
-        show(event)
-        log.write(event)
+    def write(*events: Event) -> None:
+        show_all(*events)
+        log.write(*events)
 
     return write, log.reopen
 
@@ -126,10 +135,14 @@ def _lookup(plan: ServicePlan) -> DnsLookup:
 
 
 def _parts(
-    plan: ServicePlan, stack: AsyncExitStack, audit: Audit, outbound: Outbound, pool: UpstreamPool
+    plan: ServicePlan,
+    in_force: InForce,
+    audit: Audit,
+    outbound: Outbound,
+    readiness: Readiness,
+    forwarder: Forwarder,
 ) -> Parts:
     limits, loop = plan.limits, asyncio.get_running_loop()
-    in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
     grants = MemoryGrantStore(time.time)
     tunnel_limits = TunnelLimits(
         limits.tunnels,
@@ -138,30 +151,41 @@ def _parts(
         limits.half_close_timeout_s,
         limits.head_timeout_s,
     )
-    forward_limits = ForwardLimits(limits.first_byte_timeout_s, limits.idle_timeout_s)
     return Parts(
         in_force=in_force,
         grants=grants,
         outbound=outbound,
-        tunnels=TunnelTable(loop, _readiness(plan, stack), tunnel_limits, audit, grants),
-        forwarder=Forwarder(pool, lambda: in_force.credentials, forward_limits, _recorder(plan, stack)),
+        tunnels=TunnelTable(loop, readiness, tunnel_limits, audit, grants),
+        forwarder=forwarder,
         audit=audit,
         now=time.time,
         limits=ConnectionLimits(limits.head_bytes, limits.head_timeout_s, KEEP_ALIVE_S),
     )
 
 
-def _readiness(plan: ServicePlan, stack: AsyncExitStack) -> Readiness:
+def _forwarder(plan: ServicePlan, in_force: InForce, pool: UpstreamPool, stack: AsyncExitStack) -> Forwarder:
+    limits = ForwardLimits(plan.limits.first_byte_timeout_s, plan.limits.idle_timeout_s)
+    return Forwarder(pool, lambda: in_force.credentials, limits, _recorder(plan, stack))
+
+
+def _driver(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Readiness, MakeArrivals]:
+    """What drives tunnels, and what serves new clients until they have one."""
     loop = asyncio.get_running_loop()
     if plan.relay == "loop" or (plan.relay is None and sys.platform != "linux"):
-        return LoopReadiness(loop)
+        return LoopReadiness(loop), lambda *_: None
     if sys.platform != "linux":
         raise StartFailed("--relay epoll needs Linux; leave it out")
-    from egress_proxy.proxy.epoll_readiness import EpollReadiness  # needs Linux to be imported
+    # These need Linux to be imported.
+    from egress_proxy.proxy.arrivals import Arrivals
+    from egress_proxy.proxy.epoll_readiness import EpollReadiness
 
     epoll = EpollReadiness(loop)
     stack.callback(epoll.close)
-    return epoll
+
+    def make_arrivals(parts: Parts, intake: Intake, is_draining: Callable[[], bool]) -> Arrivals:
+        return Arrivals(parts, epoll, is_draining, intake.serve, intake.refuse_dial)
+
+    return epoll, make_arrivals
 
 
 def _recorder(plan: ServicePlan, stack: AsyncExitStack) -> Recorder | None:

@@ -21,8 +21,12 @@ Now = Callable[[], float]
 Asker = Callable[[Access], Awaitable[Allow | Deny]]
 """Puts a question to a person and waits for the answer; a timeout is a Deny."""
 
-Audit = Callable[[Event], None]
-"""Writes one event down. Raises AuditUnavailable where the log may not be lost."""
+
+class Audit(Protocol):
+    """Writes events down, all or none. Raises AuditUnavailable where the log may not be lost."""
+
+    def __call__(self, *events: Event) -> None: ...
+
 
 Reload = Callable[[], Awaitable[int]]
 """Reads the settings again and swaps the policy; how many tunnels that closed. Raises ReloadRefused."""

@@ -61,23 +61,25 @@ class AuditLog:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def write(self, event: Event) -> None:
-        """Append one event. Raises AuditUnavailable when that fails and nothing may pass unrecorded."""
-        record = {
-            "seq": self._sequence,
-            "time": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds"),
-            **record_of(event),
-            "prev": self._previous,
-        }
-        line = _ENCODE(record).encode()
-        if self._append(line + b"\n"):
-            self._previous = hashlib.sha256(line).hexdigest()
-            self._sequence += 1
+    def write(self, *events: Event) -> None:
+        """Append events in one write, all or none.
 
-    def _append(self, line: bytes) -> bool:
+        Raises AuditUnavailable when that fails and nothing may pass unrecorded.
+        """
+        time = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
+        previous, sequence, lines = self._previous, self._sequence, bytearray()
+        for event in events:
+            record = {"seq": sequence, "time": time, **record_of(event), "prev": previous}
+            line = _ENCODE(record).encode()
+            previous, sequence = hashlib.sha256(line).hexdigest(), sequence + 1
+            lines += line + b"\n"
+        if self._append(lines):
+            self._previous, self._sequence = previous, sequence
+
+    def _append(self, lines: bytearray) -> bool:
         try:
-            written = os.write(self._descriptor, line)
-            if written == len(line):
+            written = os.write(self._descriptor, lines)
+            if written == len(lines):
                 return True
             # A full disk took a part: no half line stays.
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)

@@ -11,18 +11,25 @@ from collections.abc import Callable
 
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Ask, Deny, Reason
-from egress_proxy.core.events import Decided, Ended
+from egress_proxy.core.events import Ended
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import decide
 from egress_proxy.core.reply import ESTABLISHED, refusal_status, refuse, unanswered
 from egress_proxy.core.request import RequestError, RequestHead, parse_head
 from egress_proxy.core.seams import AuditUnavailable
+from egress_proxy.proxy.admission import (
+    allowed_event,
+    changed_meanwhile,
+    connect_access,
+    give_room_back,
+    refused_event,
+    take_room,
+)
 from egress_proxy.proxy.closing import close_politely
 from egress_proxy.proxy.forward import ClientAfter, Order
 from egress_proxy.proxy.head_reader import Silence, await_request, read_head
-from egress_proxy.proxy.intake import connect_target, injected_request
+from egress_proxy.proxy.intake import injected_request
 from egress_proxy.proxy.parts import Parts
-from egress_proxy.proxy.rejudge import no_longer_allowed
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -66,6 +73,13 @@ class Connection:
             if after is not _After.HANDED_OVER:
                 self._stream.close()
 
+    async def refuse_dial(self, head: RequestHead, access: Access, deny: Deny, request_id: str) -> None:
+        """Tell a client whose request was dialled elsewhere (arrivals.py) that it came to nothing."""
+        self.request_id, self.is_busy = request_id, True
+        with contextlib.suppress(StreamReset):
+            await self._refuse(deny, head, access)
+        self._stream.close()
+
     async def _serve_next(self, is_first: bool) -> _After:
         limits = self._parts.limits
         if not is_first and await await_request(self._stream, limits.keep_alive_s) is not None:
@@ -74,7 +88,10 @@ class Connection:
         self.request_id = self._parts.new_id()
         self.is_busy = True
         match raw:
-            case Silence():
+            case Silence.CLOSED:
+                return _After.CLOSE
+            case Silence.BINARY:
+                self._record_refusal(Deny(Reason.NOT_HTTP), None, None, status=None)
                 return _After.CLOSE
             case Deny():
                 return await self._refuse(raw, None)
@@ -93,17 +110,13 @@ class Connection:
         return await self._inject(head)
 
     async def _connect(self, head: RequestHead) -> _After:
-        target = connect_target(head)
-        if isinstance(target, Deny):
-            return await self._refuse(target, head)
-        client = self._parts.in_force.clients.identify(head)
-        if isinstance(client, Deny):
-            return await self._refuse(client, head)
-        is_route = self._parts.in_force.policy.is_route(target)
-        access = Access(client, target, Door.CONNECT_INJECT if is_route else Door.TUNNEL)
+        access = connect_access(head, self._parts)
+        if isinstance(access, Deny):
+            return await self._refuse(access, head)
         decision = await self._decide(access)
         if isinstance(decision, Deny):
             return await self._refuse(decision, head, access)
+        is_route = access.door is Door.CONNECT_INJECT
         return await (self._open_inside if is_route else self._open_tunnel)(head, access, decision)
 
     async def _decide(self, access: Access) -> Allow | Deny:
@@ -125,20 +138,17 @@ class Connection:
         return _After.NEXT
 
     async def _open_tunnel(self, head: RequestHead, access: Access, allow: Allow) -> _After:
-        grants, grant_id = self._parts.grants, allow.grant_id
-        if not self._parts.tunnels.has_room(access.client):
-            return await self._refuse(Deny(Reason.TOO_MANY_TUNNELS, access.target), head, access)
-        if grant_id is not None and not grants.spend_use(grant_id):
-            return await self._refuse(Deny(Reason.GRANT_EXHAUSTED, access.target, allow.rule), head, access)
-        refusal: Deny | None = Deny(Reason.INTERNAL)
+        refusal = take_room(access, allow, self._parts)
+        if refusal is not None:
+            return await self._refuse(refusal, head, access)
+        is_open = False
         try:
             refusal = await self._dial_and_hand_over(access, allow)
+            is_open = refusal is None
         finally:
-            if refusal is not None and grant_id is not None:
-                grants.give_back_use(grant_id)
-        if refusal is None:
-            return _After.HANDED_OVER
-        return await self._refuse(refusal, head, access)
+            if not is_open:
+                give_room_back(allow, self._parts)
+        return _After.HANDED_OVER if refusal is None else await self._refuse(refusal, head, access)
 
     async def _dial_and_hand_over(self, access: Access, allow: Allow) -> Deny | None:
         """None once the tunnel is open; until then no 200 was sent."""
@@ -147,10 +157,12 @@ class Connection:
             return connected
         upstream, address = connected
         try:
-            refusal = self._changed_meanwhile(access, allow) or self._recorded(access, allow, str(address))
+            refusal = changed_meanwhile(access, allow, self._parts) or self._recorded(
+                access, allow, str(address)
+            )
             if refusal is None:
                 await self._say(ESTABLISHED)
-                if self._changed_meanwhile(access, allow) is not None:
+                if changed_meanwhile(access, allow, self._parts) is not None:
                     raise StreamReset  # the client was slow to take in the 200, and it is void by now
         except BaseException:
             upstream.close()
@@ -164,12 +176,6 @@ class Connection:
         sni = self._parts.in_force.policy.sni
         self._parts.tunnels.open(facts, self._stream.sock, upstream, early, sni)
         return None
-
-    def _changed_meanwhile(self, access: Access, allow: Allow) -> Deny | None:
-        """Dialling takes time, in which a rule or a grant can go, and others can take the room."""
-        if not self._parts.tunnels.has_room(access.client):
-            return Deny(Reason.TOO_MANY_TUNNELS, access.target)
-        return no_longer_allowed(access, allow, self._parts)
 
     async def _inject(self, head: RequestHead) -> _After:
         request = injected_request(head, self._inside)
@@ -218,32 +224,31 @@ class Connection:
             case ClientAfter.CLOSE if done.deny is not None:
                 return await self._send_refusal(done.deny, order.head)
             case ClientAfter.CLOSE:
-                await close_politely(self._stream)
+                await self._close_politely()
         return _After.CLOSE
 
     async def _refuse(self, deny: Deny, head: RequestHead | None, access: Access | None = None) -> _After:
-        event = Decided(
-            request_id=self.request_id,
-            client=access.client if access else Client(),
-            peer=self._peer,
-            door=access.door if access else None,
-            method=head.method[:_METHOD_SHOWN] if head else None,
-            target=deny.target,
-            status=refusal_status(deny.reason),
-            reason=deny.reason,
-            rule=deny.rule,
-            detail=deny.detail,
-        )
+        self._record_refusal(deny, head, access, refusal_status(deny.reason))
+        return await self._send_refusal(deny, head)
+
+    def _record_refusal(
+        self, deny: Deny, head: RequestHead | None, access: Access | None, status: int | None
+    ) -> None:
+        """``status`` is what the client is told; None when nothing is said."""
+        event = refused_event(self.request_id, self._peer, deny, head, access)
         with contextlib.suppress(AuditUnavailable):  # refused already; it cannot be more than that
             self._parts.audit(event)
-        return await self._send_refusal(deny, head)
 
     async def _send_refusal(self, deny: Deny, head: RequestHead | None) -> _After:
         reply = refuse(deny, self.request_id)
         is_head = head is not None and head.method == "HEAD"
         await self._say(reply.head if is_head else reply.head + reply.body)
-        await close_politely(self._stream)
+        await self._close_politely()
         return _After.CLOSE
+
+    async def _close_politely(self) -> None:
+        self.is_busy = False  # all is said: a client that stays must not hold up the end of the service
+        await close_politely(self._stream)
 
     async def _say(self, words: bytes) -> None:
         """Send what is ours, which is short: a client that does not take it in is as good as gone."""
@@ -255,18 +260,7 @@ class Connection:
 
     def _recorded(self, access: Access, allow: Allow, address: str | None) -> Deny | None:
         """Write an allowed request down; what cannot be written down may not pass."""
-        event = Decided(
-            request_id=self.request_id,
-            client=access.client,
-            peer=self._peer,
-            door=access.door,
-            method=access.method[:_METHOD_SHOWN],
-            target=access.target,
-            status=200 if access.method == "CONNECT" else None,
-            rule=allow.rule,
-            grant=allow.grant_id,
-            address=address,
-        )
+        event = allowed_event(self.request_id, self._peer, access, allow, address)
         try:
             self._parts.audit(event)
         except AuditUnavailable:

@@ -5,6 +5,8 @@ No names here, so there is no second lookup that could answer otherwise (DNS reb
 """
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address
@@ -91,6 +93,30 @@ async def _attempt(address: Address, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def begin_dial(address: Address, port: int) -> socket.socket:
+    """Start connecting without waiting; `dial_error` tells how it went once the socket is writable.
+
+    Raises OSError where the kernel refuses at once.
+    """
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM | _CLOEXEC)
+    try:
+        prepare(sock)
+        code = sock.connect_ex((str(address), port))
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def dial_error(sock: socket.socket) -> str | None:
+    """Why a connection that was begun has failed, in the kernel's words; None when it stands."""
+    code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return os.strerror(code).lower() if code else None
 
 
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)  # Python sets it afterwards where the kernel has no flag

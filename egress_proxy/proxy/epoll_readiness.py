@@ -7,6 +7,7 @@ writer per socket cost in the loop. Nothing is read or written here. Next: readi
 import asyncio
 import select
 from collections import deque
+from collections.abc import Callable
 
 from egress_proxy.proxy.relay import Flow, Wants
 from egress_proxy.proxy.tunnel import Tunnel
@@ -19,8 +20,9 @@ _READABLE = select.EPOLLIN | select.EPOLLRDHUP | _BROKEN
 _WRITABLE = select.EPOLLOUT | _BROKEN
 _HUNG_UP = select.EPOLLRDHUP | _BROKEN
 
-# One socket's tunnel, the flow that reads from it and the flow that writes to it.
-_Watched = tuple[Tunnel, Flow, Flow]
+# One socket's tunnel, the flow that reads from it and the flow that writes to it; or who is told.
+_OfTunnel = tuple[Tunnel, Flow, Flow]
+_Watched = _OfTunnel | Callable[[int], None]
 
 
 class EpollReadiness:
@@ -31,21 +33,36 @@ class EpollReadiness:
         self._epoll = select.epoll()
         self._watched: dict[int, _Watched] = {}
         self._again: deque[tuple[Tunnel, Flow]] = deque()
+        self.after_events: Callable[[], None] = lambda: None  # called after each batch
         loop.add_reader(self._epoll.fileno(), self._poll)
 
     def close(self) -> None:
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
-    def start(self, tunnel: Tunnel) -> None:
+    def watch(self, descriptor: int, tell: Callable[[int], None]) -> None:
+        """Report the events of a socket that has no tunnel yet; a tunnel takes the registration over."""
+        self._watched[descriptor] = tell
+        self._epoll.register(descriptor, _WATCHED)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Forget a socket that `watch` was called for. It may be closed or go elsewhere afterwards."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def start(self, tunnel: Tunnel, spoke: tuple[bool, bool] = (False, False)) -> None:
+        """Drive a tunnel. ``spoke``: whether the client and the upstream, watched before, have sent
+        something since they were read from last: that edge has been reported and comes no more."""
         for reads, writes in ((tunnel.out, tunnel.back), (tunnel.back, tunnel.out)):
             descriptor = reads.source.fileno()
+            is_new = descriptor not in self._watched
             self._watched[descriptor] = (tunnel, reads, writes)
-            self._epoll.register(descriptor, _WATCHED)
-        # What came before the registration is reported as a first edge; early bytes are not.
-        for flow in tunnel.flows:
+            if is_new:  # what came before the registration is reported as its first edge
+                self._epoll.register(descriptor, _WATCHED)
+        for flow, has_input in zip(tunnel.flows, spoke, strict=True):
             flow.armed = Wants.READ
-            if flow.has_pending and not tunnel.is_over:
+            flow.source_hung_up = has_input  # perhaps: then it is read until it blocks
+            if (flow.has_pending or has_input) and not tunnel.is_over:
                 self._advance(tunnel, flow)
 
     def forget(self, tunnel: Tunnel) -> None:
@@ -56,8 +73,11 @@ class EpollReadiness:
     def _poll(self) -> None:
         for descriptor, events in self._epoll.poll(0, BATCH):
             watched = self._watched.get(descriptor)
-            if watched is not None:
+            if isinstance(watched, tuple):
                 self._tell(watched, events)
+            elif watched is not None:
+                watched(events)
+        self.after_events()
         # Fresh events went first; each queued flow has one more turn, then the loop goes on.
         for _ in range(len(self._again)):
             tunnel, flow = self._again.popleft()
@@ -66,7 +86,7 @@ class EpollReadiness:
         if self._again:
             self._loop.call_soon(self._poll)
 
-    def _tell(self, watched: _Watched, events: int) -> None:
+    def _tell(self, watched: _OfTunnel, events: int) -> None:
         tunnel, reads, writes = watched
         if events & _HUNG_UP:
             reads.source_hung_up = True

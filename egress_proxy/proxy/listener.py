@@ -11,15 +11,16 @@ import resource
 import socket
 import stat
 import struct
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+from egress_proxy.core.access import Access
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.core.events import Faulted
 from egress_proxy.core.reply import refuse
+from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
 from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.stream import SocketStream, prepare
 
 BACKLOG = 1024
@@ -97,16 +98,18 @@ class Intake:
         group: asyncio.TaskGroup,
         make: ServeConnection,
         audit: Audit,
-        tunnels_open: Callable[[], int],
+        others_open: Callable[[], int],
     ) -> None:
+        """``others_open``: how many clients are elsewhere, in tunnels or in arrivals.py."""
         self._loop = asyncio.get_running_loop()
         self._group = group
         self._make = make
         self._audit = audit
-        self._tunnels_open = tunnels_open
+        self._others_open = others_open
         self._limit = connection_limit()
         self._listeners: list[socket.socket] = []
         self._running: dict[asyncio.Task[None], Connection] = {}
+        self.newcomer: Callable[[socket.socket, str], None] = self.serve_socket
 
     def listen(self, listener: socket.socket) -> None:
         self._listeners.append(listener)
@@ -158,12 +161,28 @@ class Intake:
         except OSError:  # reset before we looked
             sock.close()
             return
-        if len(self._running) + self._tunnels_open() >= self._limit:
+        if len(self._running) + self._others_open() >= self._limit:
             _turn_away(sock)
             return
-        stream = SocketStream(self._loop, sock)
-        connection = self._make(stream, _peer_text(address))
-        task = self._group.create_task(self._serve(connection, stream))
+        self.newcomer(sock, _peer_text(address))
+
+    def serve_socket(self, sock: socket.socket, peer: str) -> None:
+        self.serve(SocketStream(self._loop, sock), peer)
+
+    def serve(self, stream: SocketStream, peer: str) -> None:
+        """Serve a client in a task of its own."""
+        connection = self._make(stream, peer)
+        self._start(connection, stream, connection.run())
+
+    def refuse_dial(
+        self, stream: SocketStream, peer: str, head: RequestHead, access: Access, deny: Deny, request_id: str
+    ) -> None:
+        """Tell a client that its request came to nothing, in a task of its own."""
+        connection = self._make(stream, peer)
+        self._start(connection, stream, connection.refuse_dial(head, access, deny, request_id))
+
+    def _start(self, connection: Connection, stream: SocketStream, work: Coroutine[None, None, None]) -> None:
+        task = self._group.create_task(self._serve(connection, stream, work))
         self._running[task] = connection
         task.add_done_callback(lambda done: self._gone(done, stream))
 
@@ -172,18 +191,16 @@ class Intake:
         if task.cancelled():
             stream.close()  # cancelled before its first step, it has closed nothing itself
 
-    async def _serve(self, connection: Connection, stream: SocketStream) -> None:
+    async def _serve(
+        self, connection: Connection, stream: SocketStream, work: Coroutine[None, None, None]
+    ) -> None:
         """One of the two outermost loops: what goes wrong inside ends this connection and no other."""
         try:
-            await connection.run()
+            await work
         except Exception as error:
             stream.abort()
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            event = Faulted(
-                connection.request_id, type(error).__name__, f"{Path(where.filename).name}:{where.lineno}"
-            )
             with contextlib.suppress(AuditUnavailable):
-                self._audit(event)
+                self._audit(fault_event(connection.request_id, error))
 
 
 def _turn_away(sock: socket.socket) -> None:

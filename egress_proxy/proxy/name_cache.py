@@ -75,15 +75,23 @@ class NameCache:
 
     async def resolve(self, name: Name) -> Answer:
         """The addresses of a name. Raises NoSuchName, ResolverTimeout. The caller bounds the time."""
-        local = self._hosts.addresses(name)
-        if local:
-            return Answer(local)
+        ready = self.ready(name)
+        if ready is not None:
+            return ready
         found = self._cached(name) or await self._shared(name)
         if found.timed_out:
             raise ResolverTimeout(found.failure)
         if not found.answer.addresses:
             raise NoSuchName(found.failure)
         return found.answer
+
+    def ready(self, name: Name) -> Answer | None:
+        """The addresses of a name where nothing has to be waited for."""
+        local = self._hosts.addresses(name)
+        if local:
+            return Answer(local)
+        found = self._cached(name)
+        return found.answer if found is not None and found.answer.addresses else None
 
     def _cached(self, name: Name) -> Found | None:
         found, expires_at = self._cache.get(name, (None, 0.0))

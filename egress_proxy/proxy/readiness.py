@@ -17,7 +17,8 @@ class LoopReadiness:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def start(self, tunnel: Tunnel) -> None:
+    def start(self, tunnel: Tunnel, spoke: tuple[bool, bool] = (False, False)) -> None:
+        """``spoke`` says nothing new here: what is readable is reported as long as it is."""
         for flow in tunnel.flows:
             if not tunnel.is_over:
                 self._advance(tunnel, flow)

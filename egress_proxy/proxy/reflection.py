@@ -113,10 +113,8 @@ class GzipInspector:
 
     def _inspect(self, compressed: bytes) -> None:
         while compressed and not self._is_trailing:
-            if self._member.eof:
-                compressed = self._next_member(compressed)
-            else:
-                compressed = self._inflate(compressed)
+            step = self._next_member if self._member.eof else self._inflate
+            compressed = step(compressed)
         # Behind the last member: clients that show these bytes at all show them as they are.
         self._scan(compressed)
 

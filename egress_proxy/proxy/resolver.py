@@ -5,12 +5,15 @@ tried: a target is an absolute name. Next: name_cache.py, dialer.py.
 """
 
 import asyncio
+import io
 import os
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 
 import dns.asyncresolver
 import dns.exception
+import dns.inet
 import dns.name
 import dns.rdatatype
 import dns.resolver
@@ -62,15 +65,33 @@ class DnsLookup:
 
 
 def _make_resolver(server: NameServer | None) -> dns.asyncresolver.Resolver | None:
-    try:
-        resolver = dns.asyncresolver.Resolver(_RESOLV_CONF, configure=server is None)
-    except dns.resolver.NoResolverConfiguration:
-        return None
+    resolver = dns.asyncresolver.Resolver(configure=False)
+    resolver.cache = None  # name_cache.py is the cache
     if server is not None:
         resolver.nameservers = [str(server.address)]
         resolver.port = server.port
-    resolver.cache = None  # name_cache.py is the cache
+        return resolver
+    try:
+        resolver.read_resolv_conf(io.StringIO(_usable_lines(Path(_RESOLV_CONF).read_bytes())))
+    except (OSError, dns.resolver.NoResolverConfiguration):
+        return None
     return resolver
+
+
+def _usable_lines(resolv_conf: bytes) -> str:
+    """Without what we do not use or dnspython cannot read: one such line would cost us all the others."""
+    lines = resolv_conf.decode("latin-1").split("\n")
+    return "\n".join(line for line in lines if _is_usable(line.split()))
+
+
+def _is_usable(words: list[str]) -> bool:
+    match words:
+        case ["nameserver", address, *_]:
+            return dns.inet.is_address(address)
+        case ["options", *_]:
+            return True
+        case _:
+            return False
 
 
 def _stamp_of(path: str) -> tuple[int, int] | None:

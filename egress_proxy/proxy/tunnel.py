@@ -32,7 +32,7 @@ class TunnelFacts:
 class Tunnel:
     """Made by tunnel_table.py. After `end` both sockets are closed and it is never driven again."""
 
-    __slots__ = ("_on_end", "back", "facts", "is_over", "moved_at", "out", "seen_bytes")
+    __slots__ = ("_on_end", "back", "facts", "fault", "is_over", "moved_at", "out", "seen_bytes")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Tunnel:
         self.out = out
         self.back = back
         self.is_over = False
+        self.fault: Exception | None = None
         self.moved_at = facts.started_at
         self.seen_bytes = 0
         self._on_end = on_end
@@ -78,9 +79,11 @@ class Tunnel:
         except FlowRefused as refused:
             self.end(refused.cause, refused.deny)
             return Wants.NOTHING
-        except BaseException:
-            self.end(EndCause.FAULT)  # else its readiness would bring the same fault for ever
-            raise
+        except Exception as error:
+            # An outermost loop, like the listener's: a fault of ours ends this tunnel and no other.
+            self.fault = error
+            self.end(EndCause.FAULT)
+            return Wants.NOTHING
         if wants is Wants.NOTHING and self._both_ended():
             self.end(EndCause.DONE)
         return wants

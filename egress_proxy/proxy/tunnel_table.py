@@ -13,9 +13,10 @@ from typing import Protocol
 
 from egress_proxy.core.access import ANONYMOUS, Client, Door
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.core.events import EndCause, Ended, Noticed
+from egress_proxy.core.events import EndCause, Ended, Event, Noticed
 from egress_proxy.core.seams import Audit, AuditUnavailable, GrantStore, TunnelCount
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight, SniPolicy, judge_first_flight
+from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.relay import Flow, Meter
 from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
 
@@ -40,7 +41,7 @@ class TunnelLimits:
 class Readiness(Protocol):
     """Calls `Tunnel.advance` when a flow can move."""
 
-    def start(self, tunnel: Tunnel) -> None: ...
+    def start(self, tunnel: Tunnel, spoke: tuple[bool, bool] = (False, False)) -> None: ...
 
     def forget(self, tunnel: Tunnel) -> None: ...
 
@@ -63,6 +64,7 @@ class TunnelTable:
         self._grants = grants
         self._open: set[Tunnel] = set()
         self._per_client: Counter[str] = Counter()
+        self._unwritten: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
         self.on_sweep: Callable[[], None] = lambda: None  # what else is due now and then
 
@@ -79,9 +81,15 @@ class TunnelTable:
         return TunnelCount(len(self._open), self._limits.in_all)
 
     def open(
-        self, facts: TunnelFacts, client: socket.socket, upstream: socket.socket, early: bytes, sni: SniPolicy
+        self,
+        facts: TunnelFacts,
+        client: socket.socket,
+        upstream: socket.socket,
+        early: bytes,
+        sni: SniPolicy,
+        spoke: tuple[bool, bool] = (False, False),
     ) -> None:
-        """Take both sockets over. ``early``: bytes that came with the request head."""
+        """Take both sockets over. ``early``: bytes that came with the request head. ``spoke``: Readiness."""
         out, back = Flow(client, upstream, self._meter(facts)), Flow(upstream, client)
         if sni.check and facts.target.port == HTTPS_PORT:
             out.hold_until_judged(lambda flight: self._judge(facts, flight, sni))
@@ -90,7 +98,7 @@ class TunnelTable:
         self._per_client[facts.client.id] += 1
         try:
             if tunnel.offer(early):
-                self._readiness.start(tunnel)
+                self._readiness.start(tunnel, spoke)
         except BaseException:
             tunnel.end(EndCause.FAULT)
             raise
@@ -114,6 +122,8 @@ class TunnelTable:
         self._per_client[facts.client.id] -= 1
         if not self._per_client[facts.client.id]:
             del self._per_client[facts.client.id]
+        if tunnel.fault is not None:
+            self._record(fault_event(facts.request_id, tunnel.fault))
         self._record(
             Ended(
                 request_id=facts.request_id,
@@ -129,10 +139,17 @@ class TunnelTable:
             )
         )
 
-    def _record(self, event: Ended | Noticed) -> None:
+    def _record(self, event: Event) -> None:
+        """Write it down with all else that ends in this turn of the loop, in one go."""
+        if not self._unwritten:
+            self._loop.call_soon(self._write_down)
+        self._unwritten.append(event)
+
+    def _write_down(self) -> None:
+        events, self._unwritten = self._unwritten, []
         # The sink has said so itself; what is over cannot be refused any more.
         with contextlib.suppress(AuditUnavailable):
-            self._audit(event)
+            self._audit(*events)
 
     def close_grant(self, grant_id: str, cause: EndCause) -> int:
         return self.close_where(lambda facts: facts.allow.grant_id == grant_id, cause)
@@ -158,6 +175,7 @@ class TunnelTable:
             self._timer.cancel()
         for tunnel in list(self._open):
             tunnel.end(EndCause.DRAINED)
+        self._write_down()
 
     def _sweep(self) -> None:
         self.start()  # first: a fault below must not make this the last sweep

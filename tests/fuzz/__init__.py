@@ -1,4 +1,4 @@
 """Parsers against mutated bytes: atheris targets that are ordinary tests over the seeds besides.
 
-Begin with targets.py (what must hold), then seeds/ (what it is tried on), __main__.py (how to search for more).
+Begin with targets.py (what must hold), then seeds/ (what it is tried on), __main__.py (searches for more).
 """

@@ -1,6 +1,6 @@
 """What must hold for any bytes, one function a parser. Each says whether the bytes were taken.
 
-No atheris here, so that ordinary tests can call them. Next: __main__.py (mutates), test_fuzz.py (tries the seeds).
+No atheris here, so that ordinary tests can call them. Next: __main__.py (mutates), test_fuzz.py (seeds).
 """
 
 from collections.abc import Callable
@@ -58,7 +58,10 @@ def head(data: bytes) -> bool:
         framing = body_framing(parsed)
     except RequestError:
         return False
-    hold(data.count(b"\r\n\r\n") == 1 and data.count(b"\n") == data.count(b"\r\n") == len(parsed.headers) + 2, data)
+    hold(
+        data.count(b"\r\n\r\n") == 1 and data.count(b"\n") == data.count(b"\r\n") == len(parsed.headers) + 2,
+        data,
+    )
     event = _read_by_h11(data, lend_host=parsed.version == (1, 1) and not parsed.values(b"host"))
     hold(event is not None, data)
     assert event is not None

@@ -13,7 +13,7 @@ from tests.fuzz.targets import TARGETS, Broken, hold
 SEEDS = Path(__file__).with_name("seeds")
 FILES = sorted(SEEDS.glob("*/*/*"))
 # Bytes that have split other parsers.
-NASTY = b"\x00\t\n\r \"#%*,./:;?@[\\]_-0Aa\x7f\x80\xad\xff"
+NASTY = b'\x00\t\n\r "#%*,./:;?@[\\]_-0Aa\x7f\x80\xad\xff'
 
 
 def of(target: str, verdict: str) -> list[Path]:
@@ -43,7 +43,9 @@ def changed(seed: bytes) -> Iterator[bytes]:
             yield seed[:place] + bytes([byte]) + seed[place:]
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.stat().st_size < 200], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [file for file in FILES if file.stat().st_size < 200], ids=lambda file: file.stem
+)
 def test_a_changed_seed_breaks_nothing(file: Path) -> None:
     target = TARGETS[file.parts[-3]]
     verdicts = {target(data) for data in changed(file.read_bytes())}

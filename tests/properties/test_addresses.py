@@ -52,9 +52,7 @@ def test_what_may_be_dialled_comes_out_of_the_answers_in_their_order(
     judged = judge_addresses(allow, answers, (), OWN)
     if isinstance(judged, Deny):
         assert (judged.target, judged.rule) == (allow.target, allow.rule)
-        assert all(
-            isinstance(judge_addresses(allow, [address], (), OWN), Deny) for address in answers
-        )
+        assert all(isinstance(judge_addresses(allow, [address], (), OWN), Deny) for address in answers)
     else:
         rest = iter(answers)
         assert judged
@@ -79,7 +77,10 @@ def test_without_an_opt_in_only_public_addresses_are_dialled(answers: list[Addre
 def test_a_literal_opens_itself_alone(literal: Address, other: Address) -> None:
     allow = Allow(Target(literal, 25), "x", OptIn.LITERAL)
     judged = judge_addresses(allow, [literal, other], (), ())
-    assert isinstance(judged, Deny) or set(judged) <= {literal, *([other] if mapped(other) == literal else [])}
+    assert isinstance(judged, Deny) or set(judged) <= {
+        literal,
+        *([other] if mapped(other) == literal else []),
+    }
 
 
 def mapped(address: Address) -> object:

@@ -117,7 +117,9 @@ class GrantsBesideABook(RuleBasedStateMachine):
         """As the service does: decide, then take one use of the grant that admitted."""
         access = Access(Client(client), parse_authority(text), Door.TUNNEL)
         decision = decide(access, Policy(), self.grants, self.now)
-        covering = [line for line in self.book.values() if line.covers(text, client) and not line.over(self.now)]
+        covering = [
+            line for line in self.book.values() if line.covers(text, client) and not line.over(self.now)
+        ]
         if not isinstance(decision, Allow):
             assert isinstance(decision, Deny)
             assert all(line.uses == 0 for line in covering)
@@ -133,8 +135,13 @@ class GrantsBesideABook(RuleBasedStateMachine):
     def the_book_is_right(self) -> None:
         if not hasattr(self, "book"):
             return
-        stored = {one.id: (one.rule, one.expires_at, one.uses_left, one.bytes_left) for one in self.grants.by_id.values()}
-        assert stored == {key: (line.rule, line.end, line.uses, line.bytes) for key, line in self.book.items()}
+        stored = {
+            one.id: (one.rule, one.expires_at, one.uses_left, one.bytes_left)
+            for one in self.grants.by_id.values()
+        }
+        assert stored == {
+            key: (line.rule, line.end, line.uses, line.bytes) for key, line in self.book.items()
+        }
 
     @invariant()
     def every_grant_is_found_under_its_entry(self) -> None:

@@ -1,4 +1,4 @@
-"""Request heads: whatever we take, h11 takes as the same request with the same body; what it refuses, we refuse.
+"""Request heads: whatever we take, h11 takes as the same request with the same body, and never the reverse.
 
 Tables of cases are in ../egress_proxy/core/test_request.py.
 """
@@ -32,7 +32,9 @@ def taken(head: bytes) -> tuple[RequestHead, int | Framing] | None:
         return None
 
 
-def oracle(head: bytes, parsed: RequestHead) -> tuple[h11.Connection, h11.Event | type[h11.NEED_DATA | h11.PAUSED]]:
+def oracle(
+    head: bytes, parsed: RequestHead
+) -> tuple[h11.Connection, h11.Event | type[h11.NEED_DATA | h11.PAUSED]]:
     """h11's reading. It insists on a Host in HTTP/1.1; we accept its absence (contract section 8)."""
     if parsed.version == (1, 1) and not parsed.values(b"host"):
         head = head.removesuffix(b"\r\n") + b"Host: oracle\r\n\r\n"
@@ -93,8 +95,10 @@ def test_the_body_ends_where_h11_sees_its_end(head: bytes) -> None:
     if isinstance(framing, int) and framing > 1 << 16:
         return
     server, _ = oracle(head, parsed)
-    server.receive_data((b"5\r\nhello\r\n0\r\n\r\n" if framing is Framing.CHUNKED else b"x" * int(str(framing))) + NEXT)
-    events = []
+    server.receive_data(
+        (b"5\r\nhello\r\n0\r\n\r\n" if framing is Framing.CHUNKED else b"x" * int(str(framing))) + NEXT
+    )
+    events: list[object] = []
     while not events or isinstance(events[-1], h11.Data):
         events.append(server.next_event())
     length = sum(len(event.data) for event in events if isinstance(event, h11.Data))

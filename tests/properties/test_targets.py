@@ -44,7 +44,9 @@ def test_case_and_final_dot_change_nothing(target: Target, upper: bool) -> None:
 
 @given(ipv6, st.integers(1, 65535))
 def test_every_spelling_of_an_ipv6_address_is_the_same_target(address: IPv6Address, port: int) -> None:
-    spelled = {parse_authority(f"[{text}]:{port}") for text in (str(address), address.exploded, str(address).upper())}
+    spelled = {
+        parse_authority(f"[{text}]:{port}") for text in (str(address), address.exploded, str(address).upper())
+    }
     spelled.add(parse_authority(f"{address.exploded}:{port}"))
     assert len(spelled) == 1
 
@@ -72,7 +74,10 @@ def test_a_name_is_nothing_that_a_resolver_reads_as_an_address(text: str) -> Non
     except HostError:
         return
     if not isinstance(host, Name):
-        assert host == (IPv6Address(text[1:-1]) if text[0] == "[" else IPv4Address(text)) or "ffff" in text.lower()
+        assert (
+            host == (IPv6Address(text[1:-1]) if text[0] == "[" else IPv4Address(text))
+            or "ffff" in text.lower()
+        )
         return
     labels = host.text.split(".")
     assert len(host.text) <= 253

@@ -76,10 +76,11 @@ class EventLog:
         self.refusing: Callable[[Event], None] = lambda event: None
         self._events: list[Event] = []
 
-    def __call__(self, event: Event) -> None:
-        self.refusing(event)
+    def __call__(self, *events: Event) -> None:
+        for event in events:
+            self.refusing(event)
         with self.changed:
-            self._events.append(event)
+            self._events.extend(events)
             self.changed.notify_all()
 
     @property
@@ -214,8 +215,11 @@ class DataPort:
     def open(self, timeout_s: float = DEFAULT_S) -> socket.socket:
         """A client's connection; closed with the port at the latest."""
         sock = connect(self.port, timeout_s=timeout_s)
-        self._handed_out.append(sock)
+        self.close_at_end(sock)
         return sock
+
+    def close_at_end(self, *socks: socket.socket) -> None:
+        self._handed_out.extend(socks)
 
     def connect(self, target: str, extra: bytes = b"") -> tuple[socket.socket, Head]:
         """CONNECT, and the head of the answer; ``extra`` goes out in the same write."""

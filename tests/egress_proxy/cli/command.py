@@ -78,7 +78,9 @@ def service(*argv: str, env: Mapping[str, str], prints: int) -> Iterator[Running
     )
     assert process.stdout is not None
     try:
-        pairs = (process.stdout.readline().rstrip("\n").partition("=") for _ in range(prints))
+        pairs = [process.stdout.readline().rstrip("\n").partition("=") for _ in range(prints)]
+        if not all(equals for _, equals, _ in pairs):
+            raise AssertionError(f"the service did not start: {process.communicate(timeout=TIMEOUT_S)[1]}")
         yield Running(process, {name: value for name, _, value in pairs})
     finally:
         process.send_signal(signal.SIGTERM)

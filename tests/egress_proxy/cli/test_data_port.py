@@ -1,4 +1,4 @@
-"""Whether our proxy answers: only its own refusals count, and a silent port costs no more than the deadline."""
+"""Whether our proxy answers: only its own refusals count, and a silent port costs the deadline at most."""
 
 import socket
 import threading

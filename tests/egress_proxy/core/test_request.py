@@ -126,8 +126,9 @@ def test_tokens_of_a_list_are_read_over_all_its_lines() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"C", b"CONNECT", b"CONNECT ", b"CONNECT ok.example:443", b"CONNECT ok.example:443 HTTP/1.1\r", b"GET / HTTP/1.",
-     b"GET / HTTP/1.0\r\nHost", b"GET / HTTP/1.1\r\n\r\n\x16\x03", b"get /", b"PRI * HTTP/2.0"],
+    [b"C", b"CONNECT", b"CONNECT ", b"CONNECT ok.example:443", b"CONNECT ok.example:443 HTTP/1.1\r",
+     b"GET / HTTP/1.", b"GET / HTTP/1.0\r\nHost", b"GET / HTTP/1.1\r\n\r\n\x16\x03", b"get /",
+     b"PRI * HTTP/2.0"],
 )  # fmt: skip
 def test_what_may_still_become_a_request_is_waited_for(data: bytes) -> None:
     assert judge_opening(data) is Opening.REQUEST
@@ -135,14 +136,17 @@ def test_what_may_still_become_a_request_is_waited_for(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\n", b"GET / HTTP/3\r\n", b"hello there, you",
-     b"\r\n", b"\n", b"GET  / HTTP/1.1\r\n", b"GET /\x00", b"EHLO a b c d", b"CONNECT ok\xe9"],
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\n", b"GET / HTTP/3\r\n",
+     b"hello there, you", b"\r\n", b"\n", b"GET  / HTTP/1.1\r\n", b"GET /\x00", b"EHLO a b c d",
+     b"CONNECT ok\xe9"],
 )  # fmt: skip
 def test_text_that_is_no_request_is_known_early(data: bytes) -> None:
     assert judge_opening(data) is Opening.TEXT
 
 
-@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x05\x01\x00", b"\x04\x01\x00P", b"\x00", b"\xff\n"])
+@pytest.mark.parametrize(
+    "data", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x05\x01\x00", b"\x04\x01\x00P", b"\x00", b"\xff\n"]
+)
 def test_binary_protocols_are_known_by_their_first_byte(data: bytes) -> None:
     assert judge_opening(data) is judge_opening(data[:1]) is Opening.BINARY
 

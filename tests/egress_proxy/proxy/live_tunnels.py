@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class LiveTunnel:
-    """``client`` and ``upstream``: who is at the far ends. ``facts``: what the table was told."""
+    """``client`` and ``upstream``: who is at the far ends, closed with the port at the latest."""
 
     facts: TunnelFacts
     client: socket.socket
@@ -60,4 +60,5 @@ def open_tunnel(
         )
     )
     port.call(lambda: port.table.open(facts, ours[0].ours, ours[1].ours, early, sni or SniPolicy()))
+    port.close_at_end(ours[0].peer, ours[1].peer)
     return LiveTunnel(facts, ours[0].peer, ours[1].peer, ours)

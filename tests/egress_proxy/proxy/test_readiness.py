@@ -6,6 +6,8 @@ Every rule holds for both drivers, LoopReadiness and EpollReadiness. One turn is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
 import hashlib
 import os
 import random
@@ -31,17 +33,19 @@ from tests.support.byte_stream import (
     read_until_end,
 )
 from tests.support.data_port import TUNNELS, DataPort
-from tests.support.deadline import eventually
+from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.origins import pattern, pattern_sha256
 from tests.support.proc_figures import open_descriptors
 
 BULK_BYTES = 8_000_000
+# The table is looked through four times within its shortest limit.
+OFTEN_SWEPT = dataclasses.replace(TUNNELS, hello_s=0.4)
 Side = str
 
 
 @pytest.fixture(params=["loop", "epoll"])
 def port(request: pytest.FixtureRequest) -> Iterator[DataPort]:
-    with DataPort(relay=request.param) as started:
+    with DataPort(relay=request.param, tunnels=OFTEN_SWEPT) as started:
         yield started
 
 
@@ -52,11 +56,12 @@ def ends_of(tunnel: LiveTunnel, side: Side) -> tuple[socket.socket, socket.socke
 
 
 @contextlib.contextmanager
-def sending(sock: socket.socket, total_bytes: int, *, then_end: bool = True) -> Iterator[None]:
-    """Send so much of the pattern from a thread, as fast as it is taken; a reset ends it early."""
+def sending(sock: socket.socket, total_bytes: int, *, then_end: bool = True) -> Iterator[list[OSError]]:
+    """Send so much of the pattern from a thread, as fast as it is taken; gives what went wrong with it."""
+    failed: list[OSError] = []
 
     def send() -> None:
-        with contextlib.suppress(OSError):
+        try:
             left = total_bytes
             while left > 0:
                 block = pattern(min(left, BLOCK_BYTES + 1))
@@ -64,13 +69,15 @@ def sending(sock: socket.socket, total_bytes: int, *, then_end: bool = True) -> 
                 left -= len(block)
             if then_end:
                 sock.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            failed.append(error)
 
     thread = threading.Thread(target=send, name="support-sender", daemon=True)
     thread.start()
     try:
-        yield
+        yield failed
     finally:
-        thread.join(5)
+        thread.join(DEFAULT_S)
 
 
 def digest_to_end(sock: socket.socket) -> tuple[int, str]:
@@ -92,7 +99,6 @@ def test_bulk_arrives_whole_in_both_directions_at_once(port: DataPort) -> None:
     assert received == [(BULK_BYTES, pattern_sha256(BULK_BYTES))]
     ended = port.log.only(Ended)
     assert (ended.cause, ended.bytes_out, ended.bytes_in) == (EndCause.DONE, BULK_BYTES, BULK_BYTES)
-    tunnel.close()
 
 
 def test_many_small_messages_take_turns(port: DataPort) -> None:
@@ -102,13 +108,11 @@ def test_many_small_messages_take_turns(port: DataPort) -> None:
         speaker, listener = ends_of(tunnel, "client" if number % 2 else "upstream")
         speaker.sendall(message)
         assert read_exactly(listener, len(message)) == message
-    tunnel.close()
 
 
 def test_early_bytes_are_sent_without_a_further_word_of_the_client(port: DataPort) -> None:
     tunnel = open_tunnel(port, early=b"HELLO")
     assert read_exactly(tunnel.upstream, 5) == b"HELLO"
-    tunnel.close()
 
 
 def test_early_bytes_that_do_not_fit_at_once_come_whole(port: DataPort) -> None:
@@ -116,14 +120,12 @@ def test_early_bytes_that_do_not_fit_at_once_come_whole(port: DataPort) -> None:
     assert read_exactly(tunnel.upstream, 400_000) == pattern(400_000)
     tunnel.client.sendall(b"later")
     assert read_exactly(tunnel.upstream, 5) == b"later"
-    tunnel.close()
 
 
 def test_a_server_may_speak_first(port: DataPort) -> None:
     tunnel = open_tunnel(port)
     tunnel.upstream.sendall(b"SSH-2.0-test\r\n")
     assert read_exactly(tunnel.client, 14) == b"SSH-2.0-test\r\n"
-    tunnel.close()
 
 
 @pytest.mark.parametrize("side", ["client", "upstream"])
@@ -139,14 +141,12 @@ def test_after_one_side_ended_its_direction_the_other_may_answer_and_end(port: D
     second.shutdown(socket.SHUT_WR)
     assert read_until_end(first) == (b"b" * 300_000, End.EOF)
     assert port.log.only(Ended).cause is EndCause.DONE
-    tunnel.close()
 
 
 def test_an_end_behind_bytes_that_wait_is_not_lost(port: DataPort) -> None:
     tunnel = open_tunnel(port, small=True)
     with sending(tunnel.client, 1_000_000):
         assert digest_to_end(tunnel.upstream) == (1_000_000, pattern_sha256(1_000_000))
-    tunnel.close()
 
 
 # Resets, in every state of a tunnel.
@@ -187,16 +187,18 @@ def pending_for_it(tunnel: LiveTunnel, side: Side) -> None:
     fill(other)
 
 
-def fill(sock: socket.socket) -> None:
-    """Send until nothing is taken any more: not by the relay, and not by any buffer on the way."""
+def fill(sock: socket.socket) -> int:
+    """Send the pattern until nothing is taken any more, by the relay or any buffer; how much that was."""
+    period = BLOCK_BYTES + 1
+    twice, sent = pattern(2 * period), 0
     sock.setblocking(False)
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
-    while poll.poll(300):
+    while poll.poll(150):
         with contextlib.suppress(BlockingIOError):
-            while sock.send(pattern(TURN_BYTES)):
-                pass
-    sock.settimeout(5)
+            sent += sock.send(twice[sent % period :][:TURN_BYTES])
+    sock.settimeout(DEFAULT_S)
+    return sent
 
 
 STATES = [idle, talked, half_closed, half_closed_by_the_other, pending, pending_for_it]
@@ -211,11 +213,15 @@ def test_a_reset_is_passed_on_as_a_reset_in_every_state(
     mine, other = ends_of(tunnel, side)
     state(tunnel, side)
     close_with_reset(mine)
-    ended = port.log.only(Ended)
-    assert ended.cause == f"{side}_reset"
-    _, end = read_until_end(other)
-    assert end is End.RESET
-    tunnel.close()
+    assert port.log.only(Ended).cause == f"{side}_reset"
+    assert is_reset(other)
+
+
+def is_reset(sock: socket.socket) -> bool:
+    """Whether the connection was reset, which a read does not tell of once the other side had ended it."""
+    await_event(sock, select.POLLHUP)
+    told = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return told in (errno.ECONNRESET, errno.EPIPE)
 
 
 @pytest.mark.parametrize("side", ["client", "upstream"])
@@ -224,19 +230,21 @@ def test_an_answer_in_front_of_a_reset_reaches_a_side_that_is_still_sending(
 ) -> None:
     tunnel = open_tunnel(port)
     mine, other = ends_of(tunnel, side)
-    with sending(other, 1_000_000_000):
+    with sending(other, 1_000_000_000) as failed:
         read_exactly(mine, 100_000)
         mine.sendall(b"HTTP/1.1 413 Too Large\r\n\r\n")
         close_with_reset(mine)
-        assert read_until_end(other) == (b"HTTP/1.1 413 Too Large\r\n\r\n", End.RESET)
-    tunnel.close()
+        answer, end = read_until_end(other)
+    assert answer == b"HTTP/1.1 413 Too Large\r\n\r\n"
+    # The kernel tells of a reset once: the reader or the sender. A FIN before it would give EPIPE.
+    assert end is End.RESET or isinstance(failed[0], ConnectionResetError)
 
 
 # Back-pressure.
 
 
 def test_a_source_without_end_beside_a_reader_that_reads_nothing_costs_no_memory(port: DataPort) -> None:
-    tunnels = [open_tunnel(port, small=True) for _ in range(8)]
+    tunnels = [open_tunnel(port, small=True) for _ in range(4)]
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -245,24 +253,15 @@ def test_a_source_without_end_beside_a_reader_that_reads_nothing_costs_no_memory
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak - before < 8 * 1_048_576  # under 1 MiB each, with the test's own blocks
-    assert port.table.count().open == 8
-    for tunnel in tunnels:
-        tunnel.close()
+    assert peak - before < 4 * 1_048_576  # under 1 MiB each, the test's own blocks included
+    assert port.table.count().open == 4
 
 
 def test_what_waited_for_a_slow_reader_comes_whole_once_it_reads(port: DataPort) -> None:
     tunnel = open_tunnel(port, small=True)
-    with sending(tunnel.upstream, 2_000_000):
-        eventually(lambda: is_stuck(port, tunnel))
-        assert digest_to_end(tunnel.client) == (2_000_000, pattern_sha256(2_000_000))
-    tunnel.close()
-
-
-def is_stuck(port: DataPort, tunnel: LiveTunnel) -> bool:
-    poll = select.poll()
-    poll.register(tunnel.upstream, select.POLLOUT)
-    return not poll.poll(100)
+    sent = fill(tunnel.upstream)
+    tunnel.upstream.shutdown(socket.SHUT_WR)
+    assert digest_to_end(tunnel.client) == (sent, pattern_sha256(sent))
 
 
 def test_a_small_tunnel_is_served_beside_bulk_ones(port: DataPort) -> None:
@@ -277,9 +276,6 @@ def test_a_small_tunnel_is_served_beside_bulk_ones(port: DataPort) -> None:
             message = b"%d\n" % number
             small.client.sendall(message)
             assert read_exactly(small.upstream, len(message)) == message
-    small.close()
-    for tunnel in bulk:
-        tunnel.close()
 
 
 @contextlib.contextmanager
@@ -318,7 +314,7 @@ def end_somehow(tunnel: LiveTunnel, choice: random.Random) -> None:
 @pytest.mark.parametrize("relay", ["loop", "epoll"])
 def test_of_500_tunnels_that_ended_in_random_ways_nothing_is_left(relay: str) -> None:
     choice = random.Random(5)
-    limits = TUNNELS.__class__(in_all=4096, per_client=1024, idle_s=0.5, half_close_s=0.3, hello_s=10)
+    limits = dataclasses.replace(TUNNELS, idle_s=0.5, half_close_s=0.3)
     with DataPort(relay=relay, tunnels=limits) as port:
         open_tunnel(port).close()
         port.log.wait_for(Ended)
@@ -343,4 +339,3 @@ def test_a_tunnel_that_ends_in_the_turn_of_its_early_bytes_is_not_watched(port: 
     await_event(tunnel.client, select.POLLHUP)
     assert port.registered_descriptors() == before
     assert port.table.count().open == 0
-    tunnel.close()

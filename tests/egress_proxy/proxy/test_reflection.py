@@ -5,6 +5,7 @@ See egress_proxy/proxy/reflection.py.
 """
 
 import gzip
+import random
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -29,12 +30,13 @@ SECRET = b"sk-CANARY-123"
 FORMS = Forms([SECRET, b"Bearer " + SECRET])
 EVENT = b'data: {"text":"Hello"}\n\n'
 
-# Few letters, so that forms overlap one another and themselves; no star, which masking writes.
-LETTERS = st.sampled_from(b"abc")
+# Two letters, so that forms overlap one another and themselves; no star, which masking writes.
+LETTERS = st.sampled_from(b"ab")
 TEXTS = st.lists(LETTERS, max_size=60).map(bytes)
 SOME_FORMS = st.lists(st.lists(LETTERS, min_size=1, max_size=9).map(bytes), min_size=1, max_size=5)
-# Without the one-letter forms that next to every text would hold.
+# Longer ones, with a third letter in the texts, so that some texts hold none of them.
 LONGER_FORMS = st.lists(st.lists(LETTERS, min_size=3, max_size=9).map(bytes), min_size=1, max_size=3)
+SPACED_TEXTS = st.lists(st.sampled_from(b"ab."), max_size=60).map(bytes)
 CUTS = st.lists(st.integers(1, 25), max_size=30)
 
 
@@ -145,7 +147,7 @@ def gzipped(text: bytes, level: int = 6) -> bytes:
     return gzip.compress(text, level, mtime=0)
 
 
-MEMBERS = st.lists(st.tuples(TEXTS, st.sampled_from([0, 1, 9])), min_size=1, max_size=3)
+MEMBERS = st.lists(st.tuples(SPACED_TEXTS, st.sampled_from([0, 1, 9])), min_size=1, max_size=3)
 
 
 @given(LONGER_FORMS, MEMBERS, CUTS)
@@ -316,11 +318,10 @@ def test_a_body_made_to_be_held_back_is_refused_at_a_bound(
     assert 50 < len(released) < 1_000
 
 
-def test_a_large_chunk_is_released_up_to_where_it_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflection, "_STEP_BYTES", 64)
-    (body,) = flushed(bytes(range(256)) * 2 + b"sk-CAN")
+def test_of_a_large_chunk_only_a_small_part_waits_for_what_follows() -> None:
+    (body,) = flushed(random.Random(1).randbytes(100_000) + b"sk-CAN")
     released = GzipInspector(FORMS).feed(body)
-    assert 0 < len(body) - len(released) <= 128
+    assert 0 < len(body) - len(released) <= 10_000
 
 
 # Which guard

@@ -1,0 +1,81 @@
+"""The steps of a CONNECT that wait for nothing, for both who take them: connection.py and arrivals.py.
+
+Nothing is decided here: core is asked. Next: core/policy.py, intake.py (text to Target), rejudge.py.
+"""
+
+from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.events import Decided
+from egress_proxy.core.reply import refusal_status
+from egress_proxy.core.request import RequestHead
+from egress_proxy.proxy.intake import connect_target
+from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.rejudge import no_longer_allowed
+
+# A method is a token of any length; a log line shows the beginning.
+METHOD_SHOWN = 20
+
+
+def connect_access(head: RequestHead, parts: Parts) -> Access | Deny:
+    """Who wants to go where with a CONNECT: authority first, then the client's token."""
+    target = connect_target(head)
+    if isinstance(target, Deny):
+        return target
+    client = parts.in_force.clients.identify(head)
+    if isinstance(client, Deny):
+        return client
+    is_route = parts.in_force.policy.is_route(target)
+    return Access(client, target, Door.CONNECT_INJECT if is_route else Door.TUNNEL)
+
+
+def take_room(access: Access, allow: Allow, parts: Parts) -> Deny | None:
+    """Room for one more tunnel and one use of the grant; whoever takes it gives it back without a 200."""
+    if not parts.tunnels.has_room(access.client):
+        return Deny(Reason.TOO_MANY_TUNNELS, access.target)
+    if allow.grant_id is not None and not parts.grants.spend_use(allow.grant_id):
+        return Deny(Reason.GRANT_EXHAUSTED, access.target, allow.rule)
+    return None
+
+
+def give_room_back(allow: Allow, parts: Parts) -> None:
+    if allow.grant_id is not None:
+        parts.grants.give_back_use(allow.grant_id)
+
+
+def changed_meanwhile(access: Access, allow: Allow, parts: Parts) -> Deny | None:
+    """Dialling takes time, in which a rule or a grant can go, and others can take the room."""
+    if not parts.tunnels.has_room(access.client):
+        return Deny(Reason.TOO_MANY_TUNNELS, access.target)
+    return no_longer_allowed(access, allow, parts)
+
+
+def allowed_event(request_id: str, peer: str, access: Access, allow: Allow, address: str | None) -> Decided:
+    return Decided(
+        request_id=request_id,
+        client=access.client,
+        peer=peer,
+        door=access.door,
+        method=access.method[:METHOD_SHOWN],
+        target=access.target,
+        status=200 if access.method == "CONNECT" else None,
+        rule=allow.rule,
+        grant=allow.grant_id,
+        address=address,
+    )
+
+
+def refused_event(
+    request_id: str, peer: str, deny: Deny, head: RequestHead | None, access: Access | None
+) -> Decided:
+    return Decided(
+        request_id=request_id,
+        client=access.client if access else Client(),
+        peer=peer,
+        door=access.door if access else None,
+        method=head.method[:METHOD_SHOWN] if head else None,
+        target=deny.target,
+        status=refusal_status(deny.reason),
+        reason=deny.reason,
+        rule=deny.rule,
+        detail=deny.detail,
+    )

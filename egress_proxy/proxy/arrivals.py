@@ -1,0 +1,290 @@
+"""New clients on Linux, until their tunnel is open: the common CONNECT without a task and without a wait.
+
+The same steps as connection.py, on the tunnels' own epoll. Whatever is not common (half a head, another
+method, a refusal, a lookup, several addresses) goes there. Next: admission.py, epoll_readiness.py.
+"""
+
+import asyncio
+import contextlib
+import select
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from egress_proxy.core.access import Access, Door
+from egress_proxy.core.address import Address
+from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.policy import decide
+from egress_proxy.core.reply import ESTABLISHED
+from egress_proxy.core.request import HEAD_END, RequestError, RequestHead, parse_head
+from egress_proxy.core.seams import AuditUnavailable
+from egress_proxy.proxy.admission import (
+    allowed_event,
+    changed_meanwhile,
+    connect_access,
+    give_room_back,
+    take_room,
+)
+from egress_proxy.proxy.dialer import begin_dial, dial_error
+from egress_proxy.proxy.epoll_readiness import EpollReadiness
+from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.stream import READ_BYTES, SocketStream, reset_on_close
+from egress_proxy.proxy.tunnel import TunnelFacts
+
+_BROKEN = select.EPOLLERR | select.EPOLLHUP
+_INPUT = select.EPOLLIN | select.EPOLLRDHUP | _BROKEN
+# How late a time limit of an arrival may be noticed.
+SWEEP_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Dial:
+    """An allowed CONNECT whose upstream is being connected."""
+
+    head: RequestHead
+    early: bytes
+    access: Access
+    allow: Allow
+    upstream: socket.socket
+    address: Address
+    request_id: str
+
+
+class Arrival:
+    """One client that has no tunnel yet. ``due_at``: the loop's clock, when its waiting ends."""
+
+    __slots__ = ("client_spoke", "dial", "due_at", "peer", "sock", "upstream_spoke")
+
+    def __init__(self, sock: socket.socket, peer: str, due_at: float) -> None:
+        self.sock = sock
+        self.peer = peer
+        self.due_at = due_at
+        self.dial: _Dial | None = None
+        # An edge comes once: what came while nobody was reading is remembered for the tunnel.
+        self.client_spoke = self.upstream_spoke = False
+
+
+FallBack = Callable[[SocketStream, str], None]
+RefuseDial = Callable[[SocketStream, str, RequestHead, Access, Deny, str], None]
+
+
+class Arrivals:
+    """``fall_back`` serves a client by connection.py from its first byte; ``refuse`` tells one that its
+    dial failed."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        readiness: EpollReadiness,
+        is_draining: Callable[[], bool],
+        fall_back: FallBack,
+        refuse: RefuseDial,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._parts = parts
+        self._readiness = readiness
+        self._is_draining = is_draining
+        self._fall_back = fall_back
+        self._refuse = refuse
+        self._waiting: set[Arrival] = set()
+        self._connected: list[Arrival] = []
+        self._timer: asyncio.TimerHandle | None = None
+        readiness.after_events = self._open_connected
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, sock: socket.socket, peer: str) -> None:
+        """A client was accepted."""
+        arrival = Arrival(sock, peer, self._loop.time() + self._parts.limits.head_s)
+        self._waiting.add(arrival)
+        self._readiness.watch(sock.fileno(), lambda events: self._on_client(arrival, events))
+        if self._timer is None:
+            self._timer = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def close(self) -> None:
+        """Drop everybody who has no tunnel yet."""
+        for arrival in list(self._waiting):
+            self._leave(arrival)
+            self._drop_upstream(arrival)
+            arrival.sock.close()
+
+    def _on_client(self, arrival: Arrival, events: int) -> None:
+        if not events & _INPUT:
+            return
+        arrival.client_spoke = True
+        if arrival.dial is None:
+            try:
+                self._read(arrival)
+            except Exception as error:
+                self._fault(arrival, error)
+
+    def _read(self, arrival: Arrival) -> None:
+        try:
+            data = arrival.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:  # a probe that connects and closes, or a client that is gone
+            self._leave(arrival)
+            arrival.sock.close()
+            return
+        arrival.client_spoke = len(data) == READ_BYTES
+        if not self._begin(arrival, data):
+            self._give_up(arrival, data)
+
+    def _begin(self, arrival: Arrival, data: bytes) -> bool:
+        """Start dialling if this is a common CONNECT; False changes nothing."""
+        end = data.find(HEAD_END) + len(HEAD_END)
+        if not len(HEAD_END) <= end <= self._parts.limits.head_bytes or not data.startswith(b"CONNECT "):
+            return False
+        try:
+            head = parse_head(data[:end])
+        except RequestError:
+            return False
+        admitted = self._admit(head)
+        if admitted is None:
+            return False
+        access, allow, address = admitted
+        try:
+            upstream = begin_dial(address, access.target.port)
+        except OSError:
+            give_room_back(allow, self._parts)
+            return False
+        arrival.dial = _Dial(head, data[end:], access, allow, upstream, address, self._parts.new_id())
+        arrival.due_at = self._loop.time() + self._parts.outbound.timeout_s
+        self._readiness.watch(upstream.fileno(), lambda events: self._on_upstream(arrival, events))
+        return True
+
+    def _admit(self, head: RequestHead) -> tuple[Access, Allow, Address] | None:
+        parts = self._parts
+        access = connect_access(head, parts)
+        if isinstance(access, Deny) or access.door is not Door.TUNNEL or self._is_draining():
+            return None
+        allow = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+        if not isinstance(allow, Allow):
+            return None
+        addresses = parts.outbound.ready(allow)
+        if addresses is None or isinstance(addresses, Deny) or len(addresses) != 1:
+            return None
+        return None if take_room(access, allow, parts) is not None else (access, allow, addresses[0])
+
+    def _on_upstream(self, arrival: Arrival, events: int) -> None:
+        arrival.upstream_spoke = arrival.upstream_spoke or bool(events & _INPUT)
+        if arrival in self._waiting and events & (select.EPOLLOUT | _BROKEN):
+            self._waiting.discard(arrival)
+            self._connected.append(arrival)
+
+    def _open_connected(self) -> None:
+        """After a batch of events: write down all that connected at once, then say 200 to each."""
+        if not self._connected:
+            return
+        arrivals, self._connected = self._connected, []
+        good = [(arrival, arrival.dial) for arrival in arrivals if arrival.dial and self._stands(arrival)]
+        events = [
+            allowed_event(dial.request_id, one.peer, dial.access, dial.allow, str(dial.address))
+            for one, dial in good
+        ]
+        try:
+            self._parts.audit(*events)
+        except AuditUnavailable:
+            for arrival, dial in good:
+                self._refuse_dial(arrival, Deny(Reason.AUDIT_UNAVAILABLE, dial.access.target))
+            return
+        for arrival, dial in good:
+            try:
+                self._open(arrival, dial)
+            except Exception as error:
+                self._fault(arrival, error)
+
+    def _fault(self, arrival: Arrival, error: Exception) -> None:
+        """An outermost loop, like the listener's: a fault of ours ends this client and no other."""
+        request_id = arrival.dial.request_id if arrival.dial else ""
+        with contextlib.suppress(AuditUnavailable):
+            self._parts.audit(fault_event(request_id, error))
+        self._leave(arrival)
+        self._drop_upstream(arrival)
+        reset_on_close(arrival.sock)
+        arrival.sock.close()
+
+    def _stands(self, arrival: Arrival) -> bool:
+        """Whether the upstream is connected and the request still allowed; else it has been refused."""
+        dial = arrival.dial
+        assert dial is not None  # noqa: S101  it was set before the upstream was watched
+        failure = dial_error(dial.upstream)
+        if failure is not None:
+            deny = Deny(Reason.UPSTREAM_REFUSED, dial.access.target, dial.allow.rule, failure)
+        else:
+            changed = changed_meanwhile(dial.access, dial.allow, self._parts)
+            if changed is None:
+                return True
+            deny = changed
+        self._refuse_dial(arrival, deny)
+        return False
+
+    def _open(self, arrival: Arrival, dial: _Dial) -> None:
+        try:
+            sent = arrival.sock.send(ESTABLISHED)
+        except OSError:
+            sent = 0
+        if sent != len(ESTABLISHED):  # gone; a client that took nothing else in has room for 40 bytes
+            self._readiness.unwatch(arrival.sock.fileno())
+            give_room_back(dial.allow, self._parts)
+            self._drop_upstream(arrival)
+            arrival.sock.close()
+            return
+        facts = TunnelFacts(
+            dial.request_id,
+            dial.access.client,
+            dial.access.target,
+            dial.address,
+            dial.allow,
+            self._loop.time(),
+        )
+        self._parts.tunnels.open(
+            facts,
+            arrival.sock,
+            dial.upstream,
+            dial.early,
+            self._parts.in_force.policy.sni,
+            spoke=(arrival.client_spoke, arrival.upstream_spoke),
+        )
+
+    def _refuse_dial(self, arrival: Arrival, deny: Deny) -> None:
+        dial = arrival.dial
+        if dial is None:
+            return
+        self._leave(arrival)
+        give_room_back(dial.allow, self._parts)
+        self._drop_upstream(arrival)
+        stream = SocketStream(self._loop, arrival.sock)
+        stream.unread(dial.early)
+        self._refuse(stream, arrival.peer, dial.head, dial.access, deny, dial.request_id)
+
+    def _give_up(self, arrival: Arrival, data: bytes) -> None:
+        self._leave(arrival)
+        stream = SocketStream(self._loop, arrival.sock)
+        stream.unread(data)
+        self._fall_back(stream, arrival.peer)
+
+    def _leave(self, arrival: Arrival) -> None:
+        self._waiting.discard(arrival)
+        self._readiness.unwatch(arrival.sock.fileno())
+
+    def _drop_upstream(self, arrival: Arrival) -> None:
+        if arrival.dial is not None:
+            self._readiness.unwatch(arrival.dial.upstream.fileno())
+            arrival.dial.upstream.close()
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        for arrival in [one for one in self._waiting if one.due_at <= now]:
+            if arrival.dial is not None:
+                target, rule = arrival.dial.access.target, arrival.dial.allow.rule
+                self._refuse_dial(arrival, Deny(Reason.UPSTREAM_TIMEOUT, target, rule))
+            else:
+                self._leave(arrival)
+                arrival.sock.close()
+        self._timer = self._loop.call_later(SWEEP_S, self._sweep) if self._waiting else None
