@@ -9,12 +9,12 @@ import contextlib
 import select
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from egress_proxy.core.access import Access, Door
 from egress_proxy.core.address import Address
 from egress_proxy.core.decision import Allow, Deny, Reason
-from egress_proxy.core.policy import decide
+from egress_proxy.core.grants import Grants
+from egress_proxy.core.policy import Policy, decide
 from egress_proxy.core.reply import ESTABLISHED
 from egress_proxy.core.request import HEAD_END, RequestError, RequestHead, parse_head
 from egress_proxy.core.seams import AuditUnavailable
@@ -25,6 +25,7 @@ from egress_proxy.proxy.admission import (
     give_room_back,
     take_room,
 )
+from egress_proxy.proxy.arrival import Arrival, Dial
 from egress_proxy.proxy.dialer import begin_dial, dial_error
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.faults import fault_event
@@ -36,33 +37,6 @@ _BROKEN = select.EPOLLERR | select.EPOLLHUP
 _INPUT = select.EPOLLIN | select.EPOLLRDHUP | _BROKEN
 # How late a time limit of an arrival may be noticed.
 SWEEP_S = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class _Dial:
-    """An allowed CONNECT whose upstream is being connected."""
-
-    head: RequestHead
-    early: bytes
-    access: Access
-    allow: Allow
-    upstream: socket.socket
-    address: Address
-    request_id: str
-
-
-class Arrival:
-    """One client that has no tunnel yet. ``due_at``: the loop's clock, when its waiting ends."""
-
-    __slots__ = ("client_spoke", "dial", "due_at", "peer", "sock", "upstream_spoke")
-
-    def __init__(self, sock: socket.socket, peer: str, due_at: float) -> None:
-        self.sock = sock
-        self.peer = peer
-        self.due_at = due_at
-        self.dial: _Dial | None = None
-        # An edge comes once: what came while nobody was reading is remembered for the tunnel.
-        self.client_spoke = self.upstream_spoke = False
 
 
 FallBack = Callable[[SocketStream, str], None]
@@ -153,7 +127,8 @@ class Arrivals:
         except OSError:
             give_room_back(allow, self._parts)
             return False
-        arrival.dial = _Dial(head, data[end:], access, allow, upstream, address, self._parts.new_id())
+        request_id, in_force = self._parts.new_id(), self._in_force()
+        arrival.dial = Dial(head, data[end:], access, allow, upstream, address, request_id, in_force)
         arrival.due_at = self._loop.time() + self._parts.outbound.timeout_s
         self._readiness.watch(upstream.fileno(), lambda events: self._on_upstream(arrival, events))
         return True
@@ -217,14 +192,25 @@ class Arrivals:
         if failure is not None:
             deny = Deny(Reason.UPSTREAM_REFUSED, dial.access.target, dial.allow.rule, failure)
         else:
-            changed = changed_meanwhile(dial.access, dial.allow, self._parts)
+            changed = self._changed(dial)
             if changed is None:
                 return True
             deny = changed
         self._refuse_dial(arrival, deny)
         return False
 
-    def _open(self, arrival: Arrival, dial: _Dial) -> None:
+    def _in_force(self) -> tuple[Policy, Grants]:
+        return self._parts.in_force.policy, self._parts.grants.snapshot()
+
+    def _changed(self, dial: Dial) -> Deny | None:
+        policy, grants = self._in_force()
+        was_policy, was_grants = dial.judged_by
+        same = policy is was_policy and grants is was_grants and dial.allow.grant_id is None
+        if same and self._parts.tunnels.has_room(dial.access.client):
+            return None
+        return changed_meanwhile(dial.access, dial.allow, self._parts)
+
+    def _open(self, arrival: Arrival, dial: Dial) -> None:
         try:
             sent = arrival.sock.send(ESTABLISHED)
         except OSError:

@@ -43,38 +43,55 @@ async def dial(addresses: Sequence[Address], port: int) -> tuple[socket.socket, 
     return await _race(in_dialling_order(addresses), port)
 
 
+_Attempts = dict[asyncio.Task[socket.socket], Address]
+
+
 async def _race(addresses: Sequence[Address], port: int) -> tuple[socket.socket, Address]:
-    running: dict[asyncio.Task[socket.socket], Address] = {}
-    waiting = list(addresses)
-    failure = DialFailed("no address")
+    running: _Attempts = {}
     try:
-        while waiting or running:
-            if waiting:
-                address = waiting.pop(0)
-                task = asyncio.get_running_loop().create_task(_attempt(address, port))
-                running[task] = address
-            delay = ATTEMPT_DELAY_S if waiting else None
-            done, _ = await asyncio.wait(running, timeout=delay, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                address = running.pop(task)
-                error = task.exception()
-                if error is None:
-                    return task.result(), address
-                if not isinstance(error, DialFailed):
-                    raise error
-                failure = error
-        raise failure
-    finally:
+        winner = await _winner(running, list(addresses), port)
+    except BaseException:
         await _stop(running)
+        raise
+    won, address = winner.result(), running.pop(winner)
+    try:
+        await _stop(running)
+    except BaseException:  # cancelled in just this moment
+        won.close()
+        raise
+    return won, address
 
 
-async def _stop(running: dict[asyncio.Task[socket.socket], Address]) -> None:
+async def _winner(running: _Attempts, waiting: list[Address], port: int) -> asyncio.Task[socket.socket]:
+    """Start attempts until one has connected; it and those still under way are in ``running``."""
+    failure = DialFailed("no address")
+    while waiting or running:
+        if waiting:
+            address = waiting.pop(0)
+            running[asyncio.get_running_loop().create_task(_attempt(address, port))] = address
+        delay_s = ATTEMPT_DELAY_S if waiting else None
+        done, _ = await asyncio.wait(running, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            error = task.exception()
+            if error is None:
+                return task
+            if not isinstance(error, DialFailed):
+                raise error
+            failure = error
+            del running[task]
+    raise failure
+
+
+async def _stop(running: _Attempts) -> None:
     """End the attempts that lost; one that connected in the same moment is closed, not leaked."""
     for task in running:
         task.cancel()
-    for result in await asyncio.gather(*running, return_exceptions=True):
-        if isinstance(result, socket.socket):
-            result.close()
+    try:
+        await asyncio.gather(*running, return_exceptions=True)
+    finally:  # also when we are cancelled meanwhile: gather waits for all of them even then
+        for task in running:
+            if not task.cancelled() and task.exception() is None:
+                task.result().close()
 
 
 async def _attempt(address: Address, port: int) -> socket.socket:
@@ -123,4 +140,5 @@ _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)  # Python sets it afterwards where
 
 
 def _words(error: OSError) -> str:
-    return (error.strerror or "the connection failed").lower()
+    # Not error.strerror: asyncio writes the address into it, and this is shown to clients.
+    return os.strerror(error.errno).lower() if error.errno else "the connection failed"

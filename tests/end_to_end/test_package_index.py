@@ -13,6 +13,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -60,12 +61,20 @@ def options(folder: Path) -> Iterator[str]:
             yield f"--{name}={ast.literal_eval(value)}"
 
 
-def download(folder: Path, url: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """From this index alone: no cache, no other source that is configured."""
-    alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
-    how = ("--no-deps", "--no-cache-dir", "--only-binary=:all:", "--retries=1", "--timeout=20")
-    where = (*options(folder), "--index-url", url, "--dest", str(folder / "downloaded"))
-    return pip(folder, "download", *how, *where, PACKAGE, env={**alone, **env})
+@dataclass(frozen=True, slots=True)
+class Pip:
+    """pip with one index alone: no cache, no other source that is configured."""
+
+    folder: Path
+    trust: tuple[str, ...]
+
+    def download(
+        self, url: str, env: Mapping[str, str], retries: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        alone = {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+        how = ("--no-deps", "--no-cache-dir", "--only-binary=:all:", f"--retries={retries}", "--timeout=20")
+        where = (*self.trust, "--index-url", url, "--dest", str(self.folder / "downloaded"))
+        return pip(self.folder, "download", *how, *where, PACKAGE, env={**alone, **env})
 
 
 class Search:
@@ -82,7 +91,8 @@ class Search:
 
     def learn(self, service: Service) -> None:
         """From what the service has refused or could not reach."""
-        failed = {(line["target"], line["reason"]) for line in denials(service)}
+        denied = [line for line in decisions(service) if line["verdict"] == "deny"]
+        failed = {(line["target"], line["reason"]) for line in denied}
         for target in sorted(target for target, reason in failed if reason == "not_listed"):
             self.listed.append(target)
             if self._dns is not None:
@@ -103,9 +113,10 @@ class Search:
         self._dns.add(host, bind)
 
 
-def denials(service: Service) -> list[dict[str, str]]:
+def decisions(service: Service) -> list[dict[str, str]]:
+    """What was decided about targets; the question of `env`, whether the proxy is there, has none."""
     lines = [json.loads(line) for line in service.stderr.text.splitlines()]
-    return [line for line in lines if line["kind"] == "decision" and line["target"] and line["reason"]]
+    return [line for line in lines if line["kind"] == "decision" and line["target"]]
 
 
 def needs_detour(target: str, reason: str) -> bool:
@@ -118,33 +129,30 @@ def test_pip_downloads_from_its_own_index_and_from_no_other(tmp_path: Path) -> N
     parts = urlsplit(url)
     if parts.scheme != "https":
         pytest.skip(f"the index is reached by {parts.scheme}, which the proxy does not forward")
+    client = Pip(tmp_path, tuple(options(tmp_path)))
     with ExitStack() as stack:
         search = Search(f"{parts.hostname}:{parts.port or 443}", stack)
         for _ in range(ROUNDS):
             with Service(*search.flags()) as service:
                 env = proxy_environment(service.proxy_port)
-                done = download(tmp_path, url, env)
+                done = client.download(url, env)
                 if done.returncode == 0:
-                    refused = download(tmp_path, f"https://{UNLISTED}/simple/", env)
+                    # Before a retry pip says what was wrong.
+                    refused = client.download(f"https://{UNLISTED}/simple/", env, retries=1)
                     break
             search.learn(service)
         else:
-            fail_or_skip(tmp_path, url, done)
+            fail_or_skip(client, url, done)
     (downloaded,) = (tmp_path / "downloaded").iterdir()
     assert downloaded.name.startswith(f"{PACKAGE}-")
-    assert search.listed[0] in {line["target"] for line in allowed(service)}
+    assert set(search.listed) == {line["target"] for line in decisions(service) if line["verdict"] == "allow"}
     assert refused.returncode != 0
     assert phrase(UNLISTED, 443) in refused.stdout + refused.stderr
 
 
-def allowed(service: Service) -> list[dict[str, str]]:
-    lines = [json.loads(line) for line in service.stderr.text.splitlines()]
-    return [line for line in lines if line["kind"] == "decision" and line["verdict"] == "allow"]
-
-
-def fail_or_skip(folder: Path, url: str, done: subprocess.CompletedProcess[str]) -> None:
+def fail_or_skip(client: Pip, url: str, done: subprocess.CompletedProcess[str]) -> None:
     """Through the proxy it did not work. Without it?"""
     own = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    if download(folder, url, own).returncode != 0:
+    if client.download(url, own, retries=2).returncode != 0:
         pytest.skip(INDEX_OUT_OF_REACH)
     pytest.fail(f"pip reaches its index, but not through the proxy:\n{done.stdout}\n{done.stderr}")

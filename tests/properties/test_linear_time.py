@@ -48,8 +48,8 @@ HEADS = {
     "many lengths": LINE + b"Content-Length:5\r\n" * (LENGTH // 18) + b"\r\n",
     "many codings": LINE + b"Transfer-Encoding:chunked\r\n" * (LENGTH // 27) + b"\r\n",
 }
-TEXTS = ["a", "a.", ".", "1.", "1", "0x", ":", "[", "]", "[:", "::", "a:", "*.", "**.", "*", "-", "_-", "/",
-         ",", " ", "\u00fc", "\u00fc.", "\u0661", "\u3002", "a\u0301", "\U0001f600", "\u200d", "%2e"]  # fmt: skip
+TEXTS = ["a", "a.", ".", "1.", "1", "0x", ":", "[", "]", "[:", "::", "a:", "*.", "**.", "*", "-", "_-",
+         "/", ",", " ", "%2e", "\u00fc", "\u00fc.", "\u0661", "\u3002", "a\u0301", "\u200d"]  # fmt: skip
 
 
 def no_suffix(_: str) -> Suffix:

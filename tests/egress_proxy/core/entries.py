@@ -5,9 +5,10 @@ No expectations here. Used by the tests beside this file, by tests/properties an
 
 from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.access import Access, Client, Door, InjectRoute
+from egress_proxy.core.decision import Allow, Decision, Deny, OptIn, Reason
 from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
 from egress_proxy.core.host import parse_authority
-from egress_proxy.core.policy import OnMiss, Policy, rule_index
+from egress_proxy.core.policy import OnMiss, Policy, decide, rule_index
 from egress_proxy.core.rules import Ports, Rule, parse_rule
 
 NOW = 1_000_000.0
@@ -61,3 +62,18 @@ def request(
 ) -> Access:
     """The question that one plain-HTTP request at an inject door asks."""
     return Access(Client(client), parse_authority(authority), door, method, path)
+
+
+def tunnel(
+    authority: str, rules: Policy, grants: Grants | None = None, client: str = "anonymous"
+) -> Decision:
+    """What becomes of `CONNECT authority` at NOW."""
+    return decide(connect(authority, client), rules, grants or Grants(), NOW)
+
+
+def refused(authority: str, reason: Reason, rule: str | None = None) -> Deny:
+    return Deny(reason, parse_authority(authority), rule)
+
+
+def allowed(authority: str, rule: str, opt_in: OptIn = OptIn.NONE, grant_id: str | None = None) -> Allow:
+    return Allow(parse_authority(authority), rule, opt_in, grant_id)

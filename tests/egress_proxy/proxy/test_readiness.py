@@ -38,6 +38,7 @@ from tests.support.origins import pattern, pattern_sha256
 from tests.support.proc_figures import open_descriptors
 
 BULK_BYTES = 8_000_000
+SERVER_HELLO = b"\x16\x03\x01\x00\x06\x02\x00\x00\x02\x03\x03"  # TLS, and nothing that a client says first
 # The table is looked through four times within its shortest limit.
 OFTEN_SWEPT = dataclasses.replace(TUNNELS, hello_s=0.4)
 Side = str
@@ -334,7 +335,7 @@ def test_of_500_tunnels_that_ended_in_random_ways_nothing_is_left(relay: str) ->
 
 def test_a_tunnel_that_ends_in_the_turn_of_its_early_bytes_is_not_watched(port: DataPort) -> None:
     before = port.registered_descriptors()
-    tunnel = open_tunnel(port, "ok.example:443", early=b"\x16\x03\x01\x00\x02\x00\x00" * 2)
+    tunnel = open_tunnel(port, "ok.example:443", early=SERVER_HELLO)
     assert port.log.only(Ended).cause is EndCause.SNI_REFUSED
     await_event(tunnel.client, select.POLLHUP)
     assert port.registered_descriptors() == before

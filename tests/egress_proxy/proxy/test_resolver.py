@@ -16,6 +16,7 @@ from typing import Any, cast
 import dns.asyncresolver
 import dns.message
 import dns.name
+import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import pytest

@@ -28,6 +28,7 @@ from tests.support.proc_figures import open_descriptors
 
 HTTPS = "ok.example:443"
 HELLO = hello()
+SERVER_HELLO = b"\x16\x03\x01\x00\x06\x02\x00\x00\x02\x03\x03"  # TLS, and nothing that a client says first
 REFUSED = EndCause.SNI_REFUSED
 
 
@@ -222,7 +223,7 @@ REFUSALS = [
     (hello("evil.test"), SniPolicy(), Reason.SNI_MISMATCH),
     (hello(None), SniPolicy(require_sni=True), Reason.SNI_MISSING),
     (b"SSH-2.0-x\r\n", SniPolicy(only_tls=True), Reason.NOT_TLS),
-    (b"\x16\x03\x01\x00\x02\x00\x00", SniPolicy(), Reason.SNI_MISMATCH),
+    (SERVER_HELLO, SniPolicy(), Reason.SNI_MISMATCH),
 ]
 
 
@@ -343,9 +344,8 @@ def test_closing_by_facts_ends_just_the_tunnels_that_are_unwanted() -> None:
 
 def test_draining_ends_what_is_quiet_and_leaves_what_moves() -> None:
     with DataPort() as port:
+        begun, left = port.loop.time(), 2
         quiet, moving = open_tunnel(port), open_tunnel(port)
-        left = 2
-        begun = port.loop.time()
         while left == 2:
             assert answer(moving) == b"pong"
             left = port.call(port.table.close_quiet)
