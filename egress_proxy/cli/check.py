@@ -55,7 +55,7 @@ def read_question(text: str) -> Question:
         return _read(text)
     except (HostError, ValueError) as error:
         reason = error if isinstance(error, HostError) else "it is no URL"
-        raise VerbFailed(ExitCode.USAGE, f"{shown(text)!r} is no target: {reason}") from None
+        raise VerbFailed(ExitCode.USAGE, f"{text!r} is no target: {reason}") from None
 
 
 def _read(text: str) -> Question:

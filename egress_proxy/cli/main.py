@@ -140,7 +140,7 @@ def _end_well(verb: Callable[[], int]) -> int:
         return _reader_gone()
     except OSError as error:
         _drop_output()
-        return _failed(ExitCode.FAILURE, f"the output cannot be written: {error.strerror}")
+        return _failed(ExitCode.FAILURE, f"cannot go on: {error.strerror or type(error).__name__}")
     return code
 
 
@@ -153,7 +153,7 @@ def _outcome(verb: Callable[[], int]) -> int:
         return _failed(failed.code, str(failed))
     except SettingsError as wrong:
         return _failed(ExitCode.USAGE, str(wrong))
-    except OSError:  # of our own output: each file's reader names its file
+    except OSError:  # in all likelihood of our own output: whoever reads a file names it
         raise
     except Exception as fault:
         # Its text may hold anything, secrets too; kind and place are enough to find it.

@@ -34,6 +34,7 @@ from egress_proxy.proxy.listener import Intake, ListenError, listen_tcp, listen_
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
+from egress_proxy.proxy.pipes import PipePool
 from egress_proxy.proxy.readiness import LoopReadiness
 from egress_proxy.proxy.recorder import Recorder
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
@@ -144,6 +145,7 @@ def _parts(
 ) -> Parts:
     limits, loop = plan.limits, asyncio.get_running_loop()
     grants = MemoryGrantStore(time.time)
+    pipes = PipePool() if sys.platform == "linux" else None
     tunnel_limits = TunnelLimits(
         limits.tunnels,
         limits.tunnels_per_client,
@@ -155,7 +157,7 @@ def _parts(
         in_force=in_force,
         grants=grants,
         outbound=outbound,
-        tunnels=TunnelTable(loop, readiness, tunnel_limits, audit, grants),
+        tunnels=TunnelTable(loop, readiness, tunnel_limits, audit, grants, pipes),
         forwarder=forwarder,
         audit=audit,
         now=time.time,

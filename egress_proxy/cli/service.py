@@ -100,7 +100,8 @@ class Service:
         if self._arrivals is not None:
             self._arrivals.close()
         deadline = loop.time() + self._drain_s
-        while intake.end_idle() + self.parts.tunnels.close_quiet() > 0 and loop.time() < deadline:
+        # That nothing has moved for a while is no event that could be waited for.
+        while intake.end_idle() + self.parts.tunnels.close_quiet() > 0 and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_STEP_S)
         self.parts.tunnels.close_all()
         intake.end_all()

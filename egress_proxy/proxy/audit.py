@@ -9,6 +9,7 @@ import enum
 import hashlib
 import json
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,8 +47,7 @@ class AuditLog:
 
     def reopen(self) -> None:
         """Open the path anew, after it was moved away or at the start. Raises OSError; the old file stays."""
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        descriptor = open_private(self._path)
         try:
             previous, sequence = _end_of_chain(descriptor)
         except OSError:
@@ -93,18 +93,41 @@ class AuditLog:
         return False
 
 
+def open_private(path: Path) -> int:
+    """A descriptor to append by, mode 0600 even where a file with another one was there. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:  # never a device: as root that would take /dev/null from all
+        try:
+            os.fchmod(descriptor, 0o600)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
 def _end_of_chain(descriptor: int) -> tuple[str, int]:
     """Hash of the last line and the next sequence number."""
-    size = os.fstat(descriptor).st_size
-    if size == 0:
+    tail = _tail(descriptor)
+    if not tail:
         return FIRST_PREVIOUS, 0
-    tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     if not tail.endswith(b"\n"):
         # Torn by a crash of the machine: it stays for whoever verifies, and the chain goes on from it.
         os.write(descriptor, b"\n")
-        tail += b"\n"
-    last = tail.rstrip(b"\n").rpartition(b"\n")[2]
+    lines = tail.rstrip(b"\n").split(b"\n")
     sequence = 0
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        sequence = int(json.loads(last)["seq"]) + 1
-    return hashlib.sha256(last).hexdigest(), sequence
+    for distance, line in enumerate(reversed(lines), start=1):  # a torn line counts, too
+        with contextlib.suppress(ValueError, LookupError, TypeError, OverflowError):
+            sequence = int(json.loads(line)["seq"]) + distance
+            break
+    return hashlib.sha256(lines[-1]).hexdigest(), sequence
+
+
+def _tail(descriptor: int) -> bytes:
+    """The end of the file with the whole of its last line."""
+    size, wanted = os.fstat(descriptor).st_size, _TAIL_BYTES
+    while True:
+        tail = os.pread(descriptor, wanted, max(0, size - wanted)) if size else b""
+        if wanted >= size or b"\n" in tail.rstrip(b"\n"):
+            return tail
+        wanted *= 2

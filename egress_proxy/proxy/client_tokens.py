@@ -35,11 +35,10 @@ class ClientTokens:
             return Deny(Reason.CLIENT_UNKNOWN)
         user, token = credentials
         matched = [name for name, secret in self.own.items() if secret.holds(token)]
+        is_shared = self.shared is not None and self.shared.holds(token)
         if matched:
             return Client(matched[0], user)
-        if self.shared is not None and self.shared.holds(token):
-            return Client(label=user)
-        return Deny(Reason.CLIENT_UNKNOWN)
+        return Client(label=user) if is_shared else Deny(Reason.CLIENT_UNKNOWN)
 
 
 def _credentials(value: bytes) -> tuple[str, bytes] | None:

@@ -79,7 +79,8 @@ class ClientSide:
                 return b""
 
     def is_body_read(self) -> bool:
-        return self._http.their_state is h11.DONE
+        # MUST_CLOSE: the body is read, and the client has said that this is its last request.
+        return self._http.their_state in (h11.DONE, h11.MUST_CLOSE)
 
     def leftover(self) -> bytes:
         """What was fed beyond the body: the beginning of the next request."""
@@ -168,8 +169,9 @@ class UpstreamSide:
         """Make ready for the next exchange, if the connection can carry one."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
-        if self._http.trailing_data[0]:
-            return False  # bytes behind the answer: somebody's answer to a request that we never sent
+        if self._http.trailing_data != (b"", False):
+            # Closed; or bytes behind the answer: somebody's answer to a request that we never sent.
+            return False
         self._http.start_next_cycle()
         return True
 

@@ -4,12 +4,14 @@ Bodies as the client sent them, never headers, so no credential of ours can be i
 """
 
 import base64
+import contextlib
 import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from egress_proxy.core.seams import Now
+from egress_proxy.proxy.audit import open_private
 
 # A model's context fits; an upload of gigabytes does not fill memory or disk. The line says what was cut.
 BODY_LIMIT_BYTES = 4 * 1024 * 1024
@@ -35,15 +37,18 @@ class Recording:
             text, encoding = body.decode("utf-8"), "utf-8"
         except UnicodeDecodeError:
             text, encoding = base64.b64encode(body).decode(), "base64"
-        return {"body": text, "encoding": encoding, "bytes": self.total_bytes, "truncated": cut}
+        return {"body": text, "encoding": encoding, "body_bytes": self.total_bytes, "truncated": cut}
 
 
 class Recorder:
-    """Appends to a file of mode 0600. Raises OSError when it cannot be opened or written."""
+    """Appends to a file of mode 0600, in a folder that is made (0700) where there is none, as hosts expect.
+
+    Raises OSError when it cannot be opened or written.
+    """
 
     def __init__(self, path: Path, now: Now) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(path, flags, 0o600)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._descriptor = open_private(path)
         self._now = now
 
     def write(self, request_id: str, method: str, host: str, path: bytes, recording: Recording) -> None:
@@ -57,9 +62,17 @@ class Recorder:
                 **recording.fields(),
             }
         )
-        rest = line.encode() + b"\n"
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        self._append(line.encode() + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        end, rest = os.fstat(self._descriptor).st_size, line
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, end)  # a full disk took a part: no half line stays
+            raise
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -6,17 +6,26 @@ readiness.py's business. No policy here. Next: tunnel.py (both flows), readiness
 
 import contextlib
 import enum
+import os
 import socket
+import sys
 from collections.abc import Callable
 
 from egress_proxy.core.decision import Deny
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
 from egress_proxy.proxy.client_hello import FirstFlight
+from egress_proxy.proxy.pipes import Pipe, PipePool
 
 # Bytes moved for one flow before the others have their turn. 64 KiB keeps a small tunnel beside bulk ones
 # under a millisecond and costs no more per gigabyte than larger turns.
 TURN_BYTES = 65_536
+# What a splice takes in at once, twice a turn: no copy has to be paid for it.
+SPLICE_BYTES = 2 * TURN_BYTES
+# Full turns in a row after which a flow is in bulk, and what a splice brings while it still is.
+BULK_TURNS = 2
+BULK_BYTES = 16_384
+_SPLICE_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK if sys.platform == "linux" else 0
 # One buffer for all: a turn is synchronous, and what it cannot send it copies out.
 _BUFFER = bytearray(TURN_BYTES)
 _VIEW = memoryview(_BUFFER)
@@ -56,10 +65,13 @@ class Flow:
     """One direction. `turn` is the only thing that moves bytes."""
 
     __slots__ = (
+        "_full_turns",
         "_gate",
         "_judge",
         "_meter",
         "_pending",
+        "_pipe",
+        "_pipes",
         "armed",
         "carried",
         "ended",
@@ -68,7 +80,14 @@ class Flow:
         "source_hung_up",
     )
 
-    def __init__(self, source: socket.socket, sink: socket.socket, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        meter: Meter | None = None,
+        pipes: PipePool | None = None,
+    ) -> None:
+        """``pipes`` where bulk may be spliced; a metered flow is always copied, it must see its bytes."""
         self.source = source
         self.sink = sink
         self.carried = 0
@@ -77,6 +96,9 @@ class Flow:
         # Set by an edge-triggered driver: the end was signalled once, so a short read is not the last one.
         self.source_hung_up = False
         self._pending = b""
+        self._full_turns = 0
+        self._pipe: Pipe | None = None
+        self._pipes = pipes if meter is None else None
         self._meter = meter
         self._gate: FirstFlight | None = None
         self._judge: FlightJudge | None = None
@@ -95,7 +117,7 @@ class Flow:
 
     def is_done(self) -> bool:
         """Whether its source ended and everything was passed on."""
-        return self.ended and not self._pending
+        return self.ended and not self._pending and self._pipe is None
 
     def offer(self, early: bytes) -> None:
         """Bytes that were read with the request head; they go first. Call before the first turn."""
@@ -106,6 +128,8 @@ class Flow:
         """Move up to one buffer from source to sink. Raises PeerReset, FlowRefused."""
         if self._pending and not self._send_pending():
             return Wants.WRITE
+        if self._pipe is not None:
+            return self._splice(self._pipe)
         if self.ended:
             return self._pass_end_on()
         try:
@@ -119,6 +143,8 @@ class Flow:
     def salvage(self) -> None:
         """Pass on what a source that broke had received before, as far as the sink takes it; not its end."""
         with contextlib.suppress(OSError, PeerReset, FlowRefused):
+            if self._pipe is not None and not self._drain(self._pipe):
+                return
             while not self._pending or self._send_pending():
                 count = self.source.recv_into(_BUFFER)
                 if count == 0:  # the reset, once somebody else has been told of it
@@ -130,11 +156,63 @@ class Flow:
             self._admit(bytes(_VIEW[:count]))
             return Wants.TURN if self._send_pending() else Wants.WRITE
         sent = self._send(_VIEW[:count])
+        if count == TURN_BYTES:
+            self._note_full_turn()
+        else:
+            self._full_turns = 0
         if sent < count:
             self._pending = bytes(_VIEW[sent:count])
             return Wants.WRITE
         # A short read has emptied the source: this saves a failing read for every message.
         return Wants.TURN if count == TURN_BYTES or self.source_hung_up else Wants.READ
+
+    def _note_full_turn(self) -> None:
+        """Two full buffers in a row are bulk: a pipe pays from here on."""
+        self._full_turns += 1
+        if self._full_turns >= BULK_TURNS and self._pipes is not None:
+            self._pipe = self._pipes.lend()
+            self._full_turns = 0
+
+    def _splice(self, pipe: Pipe) -> Wants:
+        """A turn of bulk: from socket to socket inside the kernel."""
+        if not self._drain(pipe):
+            return Wants.WRITE
+        try:
+            pipe.held = os.splice(self.source.fileno(), pipe.writer, SPLICE_BYTES, flags=_SPLICE_FLAGS)
+        except BlockingIOError:
+            self.release()
+            return Wants.READ
+        except OSError as error:
+            raise PeerReset(self.source) from error
+        if pipe.held == 0:
+            self.release()
+            return self._end()
+        is_bulk = pipe.held >= BULK_BYTES
+        if not self._drain(pipe):
+            return Wants.WRITE
+        if is_bulk or self.source_hung_up:
+            return Wants.TURN
+        self.release()
+        return Wants.READ
+
+    def _drain(self, pipe: Pipe) -> bool:
+        """Empty the pipe into the sink; False when the sink takes no more."""
+        while pipe.held:
+            try:
+                sent = os.splice(pipe.reader, self.sink.fileno(), pipe.held, flags=_SPLICE_FLAGS)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise PeerReset(self.sink) from error
+            pipe.held -= sent
+            self.carried += sent
+        return True
+
+    def release(self) -> None:
+        """Give the pipe back: the burst, or the tunnel, is over."""
+        if self._pipe is not None and self._pipes is not None:
+            self._pipes.take_back(self._pipe)
+            self._pipe = None
 
     def _admit(self, data: bytes) -> None:
         """Queue bytes once the gate and the meter have let them pass."""

@@ -110,6 +110,8 @@ class Tunnel:
         try:
             self._on_end(self, cause, deny)
         finally:
+            for flow in self.flows:
+                flow.release()
             for sock in (self.out.source, self.out.sink):
                 if cause is not EndCause.DONE:
                     reset_on_close(sock)

@@ -17,6 +17,7 @@ from egress_proxy.core.events import EndCause, Ended, Event, Noticed
 from egress_proxy.core.seams import Audit, AuditUnavailable, GrantStore, TunnelCount
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight, SniPolicy, judge_first_flight
 from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.pipes import PipePool
 from egress_proxy.proxy.relay import Flow, Meter
 from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
 
@@ -56,12 +57,14 @@ class TunnelTable:
         limits: TunnelLimits,
         audit: Audit,
         grants: GrantStore,
+        pipes: PipePool | None = None,
     ) -> None:
         self._loop = loop
         self._readiness = readiness
         self._limits = limits
         self._audit = audit
         self._grants = grants
+        self._pipes = pipes
         self._open: set[Tunnel] = set()
         self._per_client: Counter[str] = Counter()
         self._unwritten: list[Event] = []
@@ -90,7 +93,8 @@ class TunnelTable:
         spoke: tuple[bool, bool] = (False, False),
     ) -> None:
         """Take both sockets over. ``early``: bytes that came with the request head. ``spoke``: Readiness."""
-        out, back = Flow(client, upstream, self._meter(facts)), Flow(upstream, client)
+        out = Flow(client, upstream, self._meter(facts), self._pipes)
+        back = Flow(upstream, client, pipes=self._pipes)
         if sni.check and facts.target.port == HTTPS_PORT:
             out.hold_until_judged(lambda flight: self._judge(facts, flight, sni))
         tunnel = Tunnel(facts, out, back, self._ended)
@@ -175,6 +179,8 @@ class TunnelTable:
             self._timer.cancel()
         for tunnel in list(self._open):
             tunnel.end(EndCause.DRAINED)
+        if self._pipes is not None:
+            self._pipes.close()
         self._write_down()
 
     def _sweep(self) -> None:

@@ -18,6 +18,9 @@ _SWITCH_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
+# The longest entry there is: `**.`, a name of 253 characters with its trailing dot, `:65535`.
+ENTRY_LIMIT = 263
+
 # float() also takes `1_0`, blanks and digits of other scripts.
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20}")
 _WHOLE = re.compile(r"[0-9]{1,20}")
@@ -56,8 +59,11 @@ def _printable(value: str) -> str:
     return value
 
 
-def _without_blanks(value: str) -> str:
-    return _one_line(value).strip(" \t")
+def _entry(value: str) -> str:
+    text = _one_line(value).strip(" \t")
+    if len(text) > ENTRY_LIMIT:  # said here, since a message that quotes it all says nothing
+        raise ValueError("is longer than any host")
+    return text
 
 
 def _unix_path(value: str) -> str:
@@ -97,7 +103,7 @@ Line = Annotated[
 Entry = Annotated[
     str,
     Field(strict=True, description="a host, HOST or HOST:PORT"),
-    AfterValidator(_without_blanks),
+    AfterValidator(_entry),
     BeforeValidator(_plain),
 ]
 UnixPath = Annotated[Line, AfterValidator(_unix_path)]
@@ -110,7 +116,7 @@ Label = Annotated[
     ),
     BeforeValidator(_plain),
 ]
-# Where a secret is, never the secret: cli/secrets_source.py reads it.
+# Where a secret is, never the secret: cli/secret_source.py reads it.
 SecretReference = Annotated[
     str,
     Field(strict=True, min_length=1, description="where a secret is, such as env:NAME"),

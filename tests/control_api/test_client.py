@@ -87,7 +87,9 @@ async def test_a_wrong_token_is_an_error_of_its_own(control: ControlService) -> 
     assert "wr0ng-T" not in str(caught.value)
 
 
-@pytest.mark.parametrize("token", ["", " ", "hush\n", " hush", "hush ", "hu\tsh", "hush\r\nX: 1", "hushä", "\ud800"])
+@pytest.mark.parametrize(
+    "token", ["", " ", "hush\n", " hush", "hush ", "hu\tsh", "hush\r\nX: 1", "hushä", "\ud800"]
+)
 def test_a_token_that_cannot_be_sent_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(ControlTokenWrong) as caught:
         ControlClient(1, token)

@@ -14,8 +14,10 @@ import ssl
 import urllib.parse
 import urllib.request
 
-from tests.support.byte_stream import BLOCK_BYTES, read_until
+from tests.support.byte_stream import BLOCK_BYTES
+from tests.support.http import read_head
 from tests.support.loopback_server import IO_LIMIT_S, LoopbackServer
+from tests.support.service_answers import connect_request
 
 _DIAL_S = 15.0
 
@@ -41,8 +43,8 @@ class Detour(LoopbackServer):
         sock = socket.create_connection((proxy.hostname or "", proxy.port or 80), _DIAL_S)
         if proxy.scheme == "https":
             sock = ssl.create_default_context().wrap_socket(sock, server_hostname=proxy.hostname)
-        sock.sendall(f"CONNECT {self._far_host}:{self.port} HTTP/1.1\r\nHost: {self._far_host}\r\n\r\n".encode())
-        if b" 200 " not in read_until(sock, b"\r\n\r\n", _DIAL_S).partition(b"\r\n")[0] + b" ":
+        sock.sendall(connect_request(f"{self._far_host}:{self.port}"))
+        if read_head(sock, _DIAL_S).status != 200:
             sock.close()
             raise ConnectionRefusedError("the machine's own proxy refuses")
         return sock

@@ -80,4 +80,3 @@ def test_curl_prints_why_plain_http_to_another_host_is_refused(inject_road: Road
     assert '"error": "blocked-by-policy"' in done.stdout
     assert done.stdout.endswith("}403 ")
     assert inject_road.connections == 0
-

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.conftest import Start
 from tests.end_to_end.detour import Detour, ambient_proxy
 from tests.end_to_end.programs import python_program
 from tests.end_to_end.road import UNLISTED, phrase, proxy_environment, run_client
+from tests.support.byte_stream import connect, read_exactly
 from tests.support.dns_stub import DnsStub
+from tests.support.origins import EchoOrigin
 from tests.support.service import Service
 from tests.support.skips import INDEX_OUT_OF_REACH
 
@@ -124,6 +127,23 @@ def needs_detour(target: str, reason: str) -> bool:
     return reason == "address_not_public" or (reason != "not_listed" and ambient_proxy(host) is not None)
 
 
+def service_that_serves(client: Pip, url: str, search: Search, stack: ExitStack) -> Service:
+    """A service through which pip has downloaded the package, with no more listed than that took."""
+    said = ""
+    for _ in range(ROUNDS):
+        service = stack.enter_context(Service(*search.flags()))
+        done = client.download(url, proxy_environment(service.proxy_port))
+        if done.returncode == 0:
+            return service
+        service.stop()
+        search.learn(service)
+        said = f"{done.stdout}\n{done.stderr}"
+    own = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    if client.download(url, own, retries=2).returncode != 0:
+        pytest.skip(INDEX_OUT_OF_REACH)
+    pytest.fail(f"pip reaches its index, but not through the proxy:\n{said}")
+
+
 def test_pip_downloads_from_its_own_index_and_from_no_other(tmp_path: Path) -> None:
     url = index_url(tmp_path)
     parts = urlsplit(url)
@@ -132,27 +152,28 @@ def test_pip_downloads_from_its_own_index_and_from_no_other(tmp_path: Path) -> N
     client = Pip(tmp_path, tuple(options(tmp_path)))
     with ExitStack() as stack:
         search = Search(f"{parts.hostname}:{parts.port or 443}", stack)
-        for _ in range(ROUNDS):
-            with Service(*search.flags()) as service:
-                env = proxy_environment(service.proxy_port)
-                done = client.download(url, env)
-                if done.returncode == 0:
-                    # Before a retry pip says what was wrong.
-                    refused = client.download(f"https://{UNLISTED}/simple/", env, retries=1)
-                    break
-            search.learn(service)
-        else:
-            fail_or_skip(client, url, done)
-    (downloaded,) = (tmp_path / "downloaded").iterdir()
-    assert downloaded.name.startswith(f"{PACKAGE}-")
-    assert set(search.listed) == {line["target"] for line in decisions(service) if line["verdict"] == "allow"}
-    assert refused.returncode != 0
-    assert phrase(UNLISTED, 443) in refused.stdout + refused.stderr
+        service = service_that_serves(client, url, search, stack)
+        (downloaded,) = (tmp_path / "downloaded").iterdir()
+        assert downloaded.name.startswith(f"{PACKAGE}-")
+        passed = {line["target"] for line in decisions(service) if line["verdict"] == "allow"}
+        assert passed == set(search.listed)
+        # Before a retry pip says what was wrong.
+        env = proxy_environment(service.proxy_port)
+        refused = client.download(f"https://{UNLISTED}/simple/", env, retries=1)
+        assert refused.returncode != 0
+        assert phrase(UNLISTED, 443) in refused.stdout + refused.stderr
 
 
-def fail_or_skip(client: Pip, url: str, done: subprocess.CompletedProcess[str]) -> None:
-    """Through the proxy it did not work. Without it?"""
-    own = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-    if client.download(url, own, retries=2).returncode != 0:
-        pytest.skip(INDEX_OUT_OF_REACH)
-    pytest.fail(f"pip reaches its index, but not through the proxy:\n{done.stdout}\n{done.stderr}")
+def test_a_detour_takes_the_proxy_that_the_machine_uses(
+    start: Start, start_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = start(EchoOrigin())
+    machines = start_service("--allow", origin.address)
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{machines.proxy_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    detour = start(Detour(origin.host, origin.port, "::1"))
+    with connect(detour.port, detour.host) as sock:
+        sock.sendall(b"hello")
+        assert read_exactly(sock, 5) == b"hello"
+    assert {line["target"] for line in decisions(machines)} == {origin.address}

@@ -26,6 +26,7 @@ from egress_proxy.core.policy import OnMiss, Policy, rule_index
 from egress_proxy.core.rules import Ports, Rule, Suffix, parse_rule
 from egress_proxy.core.seams import Asker
 from egress_proxy.core.sni_policy import SniPolicy
+from egress_proxy.proxy.arrivals import Arrivals
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
@@ -136,7 +137,7 @@ class Setup:
     connections: ConnectionLimits = CONNECTIONS
     forwarding: ForwardLimits = FORWARDING
     connect_timeout_s: float = 10.0
-    relay: str = "loop"  # or "epoll"
+    relay: str = "loop"  # or "epoll", where the common CONNECT needs no task
     asker: Asker | None = None
     recorder: Recorder | None = None
 
@@ -167,6 +168,7 @@ class DataPort:
         self.log = EventLog()
         self.is_draining = False
         self.loop_errors: list[dict[str, Any]] = []
+        self.arrivals: Arrivals | None = None
         self._expect_faults = expect_faults
         self._handed_out: list[socket.socket] = []
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -279,11 +281,22 @@ class DataPort:
             self.port = listener.getsockname()[1]
             self.table.start()
             async with asyncio.TaskGroup() as group:
-                self.intake = Intake(group, self._connection, self.log, lambda: self.table.count().open)
+                self.intake = Intake(group, self._connection, self.log, self._open_elsewhere)
+                if self._epoll is not None:
+                    self.arrivals = Arrivals(
+                        self.parts,
+                        self._epoll,
+                        lambda: self.is_draining,
+                        self.intake.serve,
+                        self.intake.refuse_dial,
+                    )
+                    self.intake.newcomer = self.arrivals.take
                 self.intake.listen(listener)
                 self._started.set_result(None)
                 await self._stopping.wait()
                 self.intake.stop_accepting()
+                if self.arrivals is not None:
+                    self.arrivals.close()
                 self.table.close_all()
                 self.intake.end_all()
             self.pool.close_idle()
@@ -295,7 +308,7 @@ class DataPort:
         setup = self.setup
         in_force = InForce(setup.policy(), setup.clients, setup.credentials)
         self.grants = MemoryGrantStore(self.clock)
-        outbound = Outbound(names.resolve, lambda: [self.own], setup.connect_timeout_s)
+        outbound = Outbound(names.resolve, lambda: [self.own], setup.connect_timeout_s, names.ready)
         readiness = self._epoll or LoopReadiness(self.loop)
         self.table = TunnelTable(self.loop, readiness, setup.tunnels, self.log, self.grants)
         self.pool = UpstreamPool(outbound, setup.trust, self.loop.time)
@@ -310,6 +323,10 @@ class DataPort:
             setup.connections,
             setup.asker,
         )
+
+    def _open_elsewhere(self) -> int:
+        waiting = 0 if self.arrivals is None else len(self.arrivals)
+        return waiting + self.table.count().open
 
     def _connection(self, stream: SocketStream, peer: str) -> Connection:
         return Connection(self.parts, stream, peer, lambda: self.is_draining)

@@ -159,7 +159,11 @@ class Provider(LoopbackServer):
         record = self._connections[index]
         try:
             if self._tls is not None:
-                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                try:
+                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+                except OSError as error:  # reset before we came to it
+                    record.tls_error = str(error)
+                    return
                 self.replace_socket(index, sock)
             with sock:
                 if not isinstance(sock, ssl.SSLSocket) or shake_hands(sock, record):

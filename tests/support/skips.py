@@ -13,7 +13,8 @@ from collections.abc import Mapping
 
 INDEX_OUT_OF_REACH = "pip cannot reach its package index from this machine, with or without the proxy"
 # DESIGN.md, Tests: pwsh, macOS and Windows; issue 2: a client that cannot be installed.
-_ALLOWED = ("pwsh", "macOS", "Windows", "cannot be installed here: ", INDEX_OUT_OF_REACH)
+_HELPLESS = "cannot be installed here: "
+_ALLOWED = ("pwsh", "macOS", "Windows", _HELPLESS, INDEX_OUT_OF_REACH)
 # Those of the system are root's to install; those of PyPI come with the tests, for every machine.
 _DEBIAN = "Debian"
 
@@ -21,7 +22,9 @@ _DEBIAN = "Debian"
 def cannot_be_installed(program: str, source: str = _DEBIAN) -> str:
     """The reason of a skip: the program is missing, and whether that could be helped."""
     could_be = source != _DEBIAN or (os.geteuid() == 0 and shutil.which("apt-get") is not None)
-    return f"not installed: {program}; run tests/run.sh" if could_be else f"cannot be installed here: {program}"
+    return (
+        f"not installed: {program}; run tests/run.sh" if could_be else f"cannot be installed here: {program}"
+    )
 
 
 def is_allowed(reason: str, environ: Mapping[str, str] = os.environ) -> bool:

@@ -314,7 +314,7 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
             check=False,
         )
     assert result.returncode == 1
-    assert result.stderr == "error: the output cannot be written: No space left on device\n"
+    assert result.stderr == "error: cannot go on: No space left on device\n"
 
 
 def test_ctrl_c_ends_a_verb_quietly() -> None:

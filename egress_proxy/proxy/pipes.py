@@ -1,0 +1,67 @@
+"""Pipes through which bulk moves without being copied into this process (splice, Linux).
+
+A pipe costs two descriptors, so few are made, and a flow has one only while it carries bulk. Where there is
+none to be had, bytes are copied. Next: relay.py (the only user).
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+
+# So many flows in bulk at once are spliced; more of them share two cores no better for it.
+PIPES = 64
+# Room for what one turn takes in, however the kernel has cut it up. An ordinary user may be refused: 64 KiB
+# is what a pipe has then.
+_PIPE_BYTES = 262_144
+
+
+class Pipe:
+    """``held``: bytes that are in it."""
+
+    __slots__ = ("held", "reader", "writer")
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self.writer, False)
+        self.held = 0
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+    def close(self) -> None:
+        os.close(self.reader)
+        os.close(self.writer)
+
+
+class PipePool:
+    """Lends empty pipes. `close` it when no flow is left."""
+
+    def __init__(self, limit: int = PIPES) -> None:
+        self._limit = limit
+        self._spare: list[Pipe] = []
+        self._lent = 0
+
+    def lend(self) -> Pipe | None:
+        """A pipe, or None when as many as may be are lent, or no descriptor is left."""
+        if self._lent >= self._limit:
+            return None
+        try:
+            pipe = self._spare.pop() if self._spare else Pipe()
+        except OSError:
+            return None
+        self._lent += 1
+        return pipe
+
+    def take_back(self, pipe: Pipe) -> None:
+        """One that still holds something (its tunnel broke) is of no use to the next."""
+        self._lent -= 1
+        if pipe.held:
+            pipe.close()
+        else:
+            self._spare.append(pipe)
+
+    def close(self) -> None:
+        while self._spare:
+            self._spare.pop().close()

@@ -1,0 +1,391 @@
+"""How messages are framed at both ends of an exchange, in bytes: no sockets, no policy.
+
+Conversations over sockets are in test_exchange.py; heads of clients are judged in core/test_request.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from egress_proxy.core.request import parse_head
+from egress_proxy.proxy.http1 import (
+    ANSWER_HEAD_LIMIT_BYTES,
+    AnswerEnd,
+    AnswerHead,
+    AnswerPart,
+    ClientSide,
+    Header,
+    NotHttp,
+    UpstreamSide,
+)
+
+CANARY = b"sk-CANARY-123"
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def client(method: str = "GET", version: str = "1.1", body_bytes: int = 0, *headers: str) -> ClientSide:
+    lines = (f"{method} http://api.example/ HTTP/{version}", *headers, "", "")
+    side = ClientSide(parse_head("\r\n".join(lines).encode()), body_bytes)
+    if body_bytes == 0:
+        assert side.body() == b""
+    return side
+
+
+def answer(status: int = 200, *headers: Header, reason: bytes = b"OK") -> AnswerHead:
+    return AnswerHead(status, reason, headers)
+
+
+def upstream(method: str = "GET") -> UpstreamSide:
+    """One that has sent its request."""
+    side = UpstreamSide()
+    side.start(method, b"/", [(b"Host", b"api.example")])
+    side.end()
+    return side
+
+
+def parts(side: UpstreamSide) -> list[AnswerPart]:
+    """All parts that there are up to the end of the answer."""
+    found: list[AnswerPart] = []
+    while (part := side.answer()) is not None:
+        found.append(part)
+        if isinstance(part, AnswerEnd):
+            break
+    return found
+
+
+def parsed(octets: bytes, method: str = "GET") -> list[AnswerPart]:
+    side = upstream(method)
+    side.feed(octets)
+    return parts(side)
+
+
+# The client's side: the body.
+
+
+def test_a_body_is_read_to_its_length_however_it_comes() -> None:
+    side = client("POST", "1.1", 5)
+    assert side.body() is None
+    side.feed(b"HE")
+    assert side.body() == b"HE"
+    assert side.body() is None
+    assert not side.is_body_read()
+    side.feed(b"LLO")
+    assert side.body() == b"LLO"
+    assert side.body() == b""
+    assert side.is_body_read()
+    assert side.leftover() == b""
+
+
+def test_what_comes_behind_a_body_is_the_next_request() -> None:
+    side = client("POST", "1.1", 3)
+    side.feed(b"abcGET / HTTP/1.1\r\n")
+    assert side.body() == b"abc"
+    assert side.body() == b""
+    assert side.leftover() == b"GET / HTTP/1.1\r\n"
+
+
+def test_feeding_nothing_is_not_the_end_of_the_client() -> None:
+    side = client("POST", "1.1", 3)
+    side.feed(b"")
+    assert side.body() is None
+    side.feed(b"abc")
+    assert side.body() == b"abc"
+
+
+@pytest.mark.parametrize(("version", "headers"), [("1.1", ()), ("1.0", ()), ("1.1", ("Connection: close",))])
+def test_a_body_that_was_read_counts_as_read_for_every_client(version: str, headers: tuple[str, ...]) -> None:
+    side = client("POST", version, 3, *headers)
+    side.feed(b"abc")
+    assert (side.body(), side.body()) == (b"abc", b"")
+    assert side.is_body_read()
+
+
+# The client's side: the answer.
+
+
+def test_a_length_from_the_upstream_is_passed_on() -> None:
+    side = client()
+    assert side.start(answer(200, (b"Content-Length", b"2"))) == OK + b"Content-Length: 2\r\n\r\n"
+    assert side.part(b"hi") + side.end([]) == b"hi"
+    assert side.is_reusable()
+
+
+def test_a_body_of_unknown_length_is_chunked() -> None:
+    side = client()
+    assert side.start(answer()) == OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert side.part(b"hi") == b"2\r\nhi\r\n"
+    assert side.end([(b"X-Sum", b"1")]) == b"0\r\nX-Sum: 1\r\n\r\n"
+    assert side.is_reusable()
+
+
+def test_a_client_of_http_1_0_gets_neither_chunks_nor_trailers_and_a_closed_connection() -> None:
+    side = client(version="1.0")
+    assert side.start(answer()) == OK + b"Connection: close\r\n\r\n"
+    assert side.part(b"hi") == b"hi"
+    assert side.end([(b"X-Sum", b"1")]) == b""
+    assert not side.is_reusable()
+
+
+def test_a_client_that_wants_to_close_is_told_that_it_will_be() -> None:
+    side = client("GET", "1.1", 0, "Connection: close")
+    assert b"Connection: close\r\n" in side.start(answer(200, (b"Content-Length", b"0")))
+    side.end([])
+    assert not side.is_reusable()
+
+
+def test_an_answer_to_head_keeps_its_length_and_has_no_body() -> None:
+    side = client("HEAD")
+    assert side.start(answer(200, (b"Content-Length", b"1234"))) == OK + b"Content-Length: 1234\r\n\r\n"
+    assert side.end([]) == b""
+    assert side.is_reusable()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(204, ()), (304, ((b"Content-Length", b"9"),)), (304, ((b"ETag", b'"x"'),))]
+)
+def test_nothing_is_added_to_an_answer_without_a_body(status: int, headers: tuple[Header, ...]) -> None:
+    side = client()
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    assert side.start(answer(status, *headers)) == b"HTTP/1.1 %d OK\r\n%b\r\n" % (status, lines)
+    assert side.end([]) == b""
+    assert side.is_reusable()
+
+
+def test_interim_answers_are_for_clients_that_know_them() -> None:
+    early = answer(103, (b"Link", b"</x>"), reason=b"Early Hints")
+    assert client().interim(early) == b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    assert client(version="1.0").interim(early) == b""
+
+
+def test_a_client_whose_body_is_not_read_gets_its_answer_and_a_closed_connection() -> None:
+    side = client("POST", "1.1", 100)
+    assert b"Connection: close\r\n" in side.start(answer(413, (b"Content-Length", b"0")))
+    side.end([])
+    assert not side.is_reusable()
+
+
+def test_a_client_that_expects_100_continue_may_send_its_body_after_it() -> None:
+    side = client("POST", "1.1", 3, "Expect: 100-continue")
+    assert side.body() is None
+    assert side.interim(answer(100, reason=b"Continue")) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    side.feed(b"abc")
+    assert (side.body(), side.body()) == (b"abc", b"")
+    side.start(answer(200, (b"Content-Length", b"0")))
+    side.end([])
+    assert side.is_reusable()
+
+
+# The upstream's side: the request.
+
+
+def test_a_request_goes_out_as_it_was_put_together() -> None:
+    side = UpstreamSide()
+    headers = [(b"Host", b"api.example"), (b"x-TWO", b"2"), (b"Content-Length", b"3"), (b"X-One", b"\xe4 1")]
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    sent = side.start("POST", b"/a%2Fb?x=%20+y", headers)
+    assert sent == b"POST /a%2Fb?x=%20+y HTTP/1.1\r\n" + lines + b"\r\n"
+    assert side.part(b"abc") + side.end() == b"abc"
+
+
+def test_equal_lengths_become_one() -> None:
+    side = UpstreamSide()
+    lengths = [(b"Content-Length", b"3"), (b"Content-Length", b"3")]
+    assert side.start("POST", b"/", [(b"Host", b"x"), *lengths]).count(b"Content-Length: 3\r\n") == 1
+
+
+# The upstream's side: the answer.
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        OK + b"Content-Length: 5\r\n\r\nHELLO",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nHELLO\r\n0\r\n\r\n",
+    ],
+    ids=["length", "chunks"],
+)
+def test_an_answer_is_read_byte_by_byte_to_its_end(octets: bytes) -> None:
+    side, found = upstream(), []
+    for at in range(len(octets)):
+        side.feed(octets[at : at + 1])
+        found += parts(side)
+    head, *body, end = found
+    assert isinstance(head, AnswerHead)
+    assert isinstance(end, AnswerEnd)
+    assert b"".join(part for part in body if isinstance(part, bytes)) == b"HELLO"
+    assert side.is_reusable()
+
+
+def test_an_answer_without_length_ends_with_the_connection() -> None:
+    side = upstream()
+    side.feed(OK + b"\r\nHELLO")
+    assert parts(side)[1:] == [b"HELLO"]
+    side.feed(b"")
+    assert parts(side) == [AnswerEnd(())]
+    assert not side.is_reusable()
+
+
+@pytest.mark.parametrize(
+    ("method", "head"),
+    [
+        ("HEAD", OK + b"Content-Length: 1234\r\n"),
+        ("GET", b"HTTP/1.1 204 No Content\r\n"),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n"),
+    ],
+)
+def test_an_answer_without_a_body_is_over_at_its_blank_line(method: str, head: bytes) -> None:
+    side = upstream(method)
+    side.feed(head + b"\r\n")
+    assert isinstance(parts(side)[-1], AnswerEnd)
+    assert side.is_reusable()
+
+
+def test_interim_answers_come_before_the_final_one() -> None:
+    found = parsed(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n"
+    )
+    assert [part.status for part in found if isinstance(part, AnswerHead)] == [100, 103, 200]
+
+
+def test_headers_for_the_next_hop_alone_are_taken_out() -> None:
+    head = parsed(
+        OK
+        + b"Connection: keep-alive, X-Named\r\nKeep-Alive: timeout=5\r\nx-named: 1\r\nTE: x\r\nTrailer: y\r\n"
+        b"Upgrade: h2c\r\nProxy-Connection: close\r\nX-Kept: 2\r\nContent-Length: 0\r\n\r\n"
+    )[0]
+    assert isinstance(head, AnswerHead)
+    assert head.headers == ((b"X-Kept", b"2"), (b"Content-Length", b"0"))
+
+
+def test_the_code_of_our_own_refusals_is_taken_out_wherever_it_comes() -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nX-Proxy-Error: x\r\n\r\n"
+    chunks = b"1\r\nx\r\n0\r\nX-Proxy-Error: x\r\nX-Sum: 1\r\n\r\n"
+    final_head = OK + b"x-proxy-ERROR: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    early, final, body, end = parsed(interim + final_head + chunks)
+    assert isinstance(early, AnswerHead)
+    assert isinstance(final, AnswerHead)
+    assert early.headers == final.headers == ()
+    assert (body, end) == (b"x", AnswerEnd(((b"X-Sum", b"1"),)))
+
+
+def test_a_length_beside_chunks_is_taken_out() -> None:
+    head = parsed(OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")[0]
+    assert isinstance(head, AnswerHead)
+    assert head.headers == ()
+
+
+def test_the_values_of_a_header_are_joined() -> None:
+    head = answer(200, (b"Content-Encoding", b"gzip"), (b"x", b"1"), (b"content-encoding", b"br"))
+    assert head.value(b"content-encoding") == b"gzip, br"
+    assert head.value(b"etag") is None
+
+
+def test_a_head_shows_no_header_in_its_text() -> None:
+    assert CANARY.decode() not in repr(answer(200, (b"X", CANARY)))
+    assert CANARY.decode() not in repr(AnswerEnd(((b"X", CANARY),)))
+
+
+NONSENSE = [
+    b"220 mail.example ESMTP " + CANARY + b"\r\n\r\n",
+    b"HTTP/1.1 2000 " + CANARY + b"\r\n\r\n",
+    OK + CANARY + b"\r\n\r\n",
+    OK + CANARY + b" : x\r\n\r\n",
+    OK + b"X: \x00" + CANARY + b"\r\n\r\n",
+    OK + b"Content-Length: " + CANARY + b"\r\n\r\n",
+    OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    OK + b"Transfer-Encoding: " + CANARY + b"\r\n\r\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n" + CANARY + b"\r\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx" + CANARY + b"\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: " + CANARY + b"\r\n\r\n",
+    b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n",
+    b"\"'\\" + CANARY + b"\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("octets", NONSENSE, ids=[str(octets[:40]) for octets in NONSENSE])
+def test_nonsense_is_told_without_quoting_it(octets: bytes) -> None:
+    with pytest.raises(NotHttp) as caught:
+        parsed(octets)
+    message = str(caught.value)
+    assert message
+    assert CANARY.decode() not in message
+    assert "\\" not in message
+    assert caught.value.__cause__ is None
+
+
+def test_a_head_that_is_too_long_is_nonsense() -> None:
+    with pytest.raises(NotHttp):
+        parsed(OK + b"X: " + b"x" * (ANSWER_HEAD_LIMIT_BYTES + 1))
+
+
+def test_a_head_as_long_as_some_servers_send_is_read() -> None:
+    assert isinstance(parsed(OK + b"X: " + b"x" * 40_000 + b"\r\n\r\n")[0], AnswerHead)
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        OK + b"Content-Length: 5\r\n\r\nHELL",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nHELLO\r\n",
+    ],
+    ids=["no answer", "head", "length", "chunks"],
+)
+def test_an_answer_that_ends_early_is_no_answer(octets: bytes) -> None:
+    side = upstream()
+    if octets:
+        side.feed(octets)
+    parts(side)
+    side.feed(b"")
+    with pytest.raises(NotHttp):
+        parts(side)
+
+
+def test_whether_an_upstream_has_said_anything_is_known_anew_for_each_request() -> None:
+    side = upstream()
+    said = [side.has_answered]
+    for octets in (b"H", OK[1:] + b"Content-Length: 0\r\n\r\n"):
+        side.feed(octets)
+        said.append(side.has_answered)
+    parts(side)
+    assert side.is_reusable()
+    side.start("GET", b"/", [(b"Host", b"x")])
+    said.append(side.has_answered)
+    side.feed(b"")  # a kept connection turns out to be closed
+    said.append(side.has_answered)
+    assert said == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        OK + b"Content-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n",
+    ],
+    ids=["close", "HTTP/1.0", "bytes behind the answer"],
+)
+def test_a_connection_that_cannot_carry_another_request_is_not_reused(octets: bytes) -> None:
+    side = upstream()
+    side.feed(octets)
+    assert isinstance(parts(side)[-1], AnswerEnd)
+    assert not side.is_reusable()
+
+
+def test_a_connection_whose_request_is_not_through_is_not_reused() -> None:
+    side = UpstreamSide()
+    side.start("POST", b"/", [(b"Host", b"x"), (b"Content-Length", b"9")])
+    side.feed(OK + b"Content-Length: 0\r\n\r\n")
+    assert isinstance(parts(side)[-1], AnswerEnd)
+    assert not side.is_reusable()
+
+
+def test_a_kept_connection_carries_one_exchange_after_another() -> None:
+    side = UpstreamSide()
+    for number in range(3):
+        assert side.start("GET", b"/%d" % number, [(b"Host", b"x")]).startswith(b"GET /%d " % number)
+        side.end()
+        side.feed(OK + b"Content-Length: 1\r\n\r\n%d" % number)
+        assert parts(side)[1] == b"%d" % number
+        assert side.is_reusable()

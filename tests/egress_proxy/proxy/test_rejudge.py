@@ -1,0 +1,206 @@
+"""What was allowed a while ago is asked for again: who may stay, who must go, and why.
+
+Real parts that are never started: nothing here waits or opens a socket. Tunnels that are closed because of
+this are in test_connection.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+import pytest
+
+from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.decision import Allow, Ask, Deny, Reason
+from egress_proxy.core.events import Event
+from egress_proxy.core.grants import Limits
+from egress_proxy.core.host import Name, Target, parse_authority
+from egress_proxy.core.policy import OnMiss, decide
+from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.forward import Forwarder
+from egress_proxy.proxy.grant_store import MemoryGrantStore
+from egress_proxy.proxy.outbound import Outbound
+from egress_proxy.proxy.parts import InForce, Parts
+from egress_proxy.proxy.readiness import LoopReadiness
+from egress_proxy.proxy.rejudge import no_longer_allowed, tunnel_is_unwanted
+from egress_proxy.proxy.tunnel import TunnelFacts
+from egress_proxy.proxy.tunnel_table import TunnelTable
+from egress_proxy.proxy.upstream_pool import UpstreamPool
+from tests.support.data_port import CONNECTIONS, FORWARDING, TUNNELS, Clock, Setup, entry
+
+TARGET = parse_authority("ok.example:443")
+ACCESS = Access(Client(), TARGET, Door.TUNNEL)
+PUBLIC = ip_address("93.184.215.14")
+INWARD = ip_address("10.0.0.1")
+
+
+@dataclass
+class Bench:
+    """Parts in force under ``setup``; a test changes them between the first judgement and the next."""
+
+    setup: Setup
+    clock: Clock = field(default_factory=Clock)
+    own: list[Target] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        loop = asyncio.new_event_loop()
+        in_force = InForce(self.setup.policy(), self.setup.clients, {})
+        self.grants = MemoryGrantStore(self.clock)
+        outbound = Outbound(_no_lookup, lambda: self.own, 1.0)
+        table = TunnelTable(loop, LoopReadiness(loop), TUNNELS, _no_log, self.grants)
+        pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
+        forwarder = Forwarder(pool, dict, FORWARDING, None)
+        self.parts = Parts(
+            in_force, self.grants, outbound, table, forwarder, _no_log, self.clock, CONNECTIONS
+        )
+        loop.close()
+
+    def decide(self) -> Allow | Ask | Deny:
+        return decide(ACCESS, self.parts.in_force.policy, self.grants.snapshot(), self.clock())
+
+    def allowed(self) -> Allow:
+        decision = self.decide()
+        assert isinstance(decision, Allow)
+        return decision
+
+    def use(self, **limits: float) -> Allow:
+        """Make a grant for the target and take one use of it, as a CONNECT does."""
+        grant = self.grants.add(entry("ok.example"), Limits(**limits))  # type: ignore[arg-type]
+        allow = self.allowed()
+        assert allow.grant_id == grant.id
+        assert self.grants.spend_use(grant.id)
+        return allow
+
+    def swap(self, setup: Setup) -> None:
+        self.parts.in_force.policy = setup.policy()
+
+    def reason(self, allow: Allow) -> Reason | None:
+        deny = no_longer_allowed(ACCESS, allow, self.parts)
+        return None if deny is None else deny.reason
+
+    def is_unwanted(self, allow: Allow, address: str = str(PUBLIC)) -> bool:
+        facts = TunnelFacts("r-1", Client(), TARGET, ip_address(address), allow, 0.0)
+        return tunnel_is_unwanted(facts, self.parts)
+
+
+async def _no_lookup(name: Name) -> Answer:
+    raise AssertionError(f"{name} was looked up")
+
+
+def _no_log(*events: Event) -> None:
+    raise AssertionError(f"{events} were written down")
+
+
+def test_what_is_still_listed_is_still_allowed() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    assert bench.reason(allow) is None
+    assert not bench.is_unwanted(allow)
+
+
+def test_what_was_taken_off_the_list_is_not() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    bench.swap(Setup())
+    assert bench.reason(allow) is Reason.NOT_LISTED
+    assert bench.is_unwanted(allow)
+
+
+def test_what_another_entry_still_allows_may_stay() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    bench.swap(Setup(allow=["**.ok.example"]))
+    assert bench.reason(allow) is None
+    assert not bench.is_unwanted(allow)
+
+
+def test_a_new_deny_entry_ends_what_is_listed_or_granted() -> None:
+    for setup in (Setup(allow=["ok.example"]), Setup()):
+        bench = Bench(setup)
+        allow = bench.allowed() if setup.allow else bench.use(max_uses=1)
+        bench.swap(Setup(allow=setup.allow, deny=["ok.example"]))
+        assert bench.reason(allow) is Reason.DENIED_BY_RULE
+        assert bench.is_unwanted(allow)
+
+
+def test_a_question_that_nobody_has_answered_allows_nothing() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    bench.swap(Setup(on_miss=OnMiss.HOLD))
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+# What rests on a grant.
+
+
+@pytest.mark.parametrize("on_miss", OnMiss)
+def test_the_use_that_spent_a_grant_may_go_on(on_miss: OnMiss) -> None:
+    bench = Bench(Setup(on_miss=on_miss))
+    allow = bench.use(max_uses=1)
+    assert not isinstance(bench.decide(), Allow)  # for the next one it is over
+    assert bench.reason(allow) is None
+    assert not bench.is_unwanted(allow)
+
+
+def test_a_revoked_grant_allows_nothing_any_more() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(max_uses=1)
+    bench.grants.revoke(allow.grant_id or "")
+    assert bench.reason(allow) is Reason.NOT_LISTED
+    assert bench.is_unwanted(allow)
+
+
+def test_a_grant_whose_time_is_over_allows_nothing_any_more() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(ttl_s=60)
+    bench.clock.at += 59
+    assert bench.reason(allow) is None
+    bench.clock.at += 1
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+def test_a_grant_whose_bytes_are_spent_allows_nothing_any_more() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(max_bytes_out=5)
+    assert bench.grants.spend_bytes(allow.grant_id or "", 5)
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+def test_a_grant_does_not_keep_alive_what_rests_on_another_one() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(max_uses=1)
+    other = bench.grants.add(entry("other.example"), Limits())
+    bench.grants.revoke(allow.grant_id or "")
+    assert bench.grants.snapshot().by_id.keys() == {other.id}
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+# Addresses, which only an open tunnel has.
+
+
+def test_a_tunnel_to_an_address_that_no_entry_opts_in_to_any_more_is_unwanted() -> None:
+    bench = Bench(Setup(private=["ok.example"]))
+    allow = bench.allowed()
+    assert not bench.is_unwanted(allow, str(INWARD))
+    bench.swap(Setup(allow=["ok.example"]))
+    assert bench.reason(allow) is None  # the name is listed, only the address is not
+    assert bench.is_unwanted(allow, str(INWARD))
+    assert not bench.is_unwanted(allow, str(PUBLIC))
+
+
+def test_a_tunnel_to_a_listener_of_our_own_is_unwanted() -> None:
+    bench = Bench(Setup(private=["ok.example"]))
+    allow = bench.allowed()
+    assert not bench.is_unwanted(allow, "127.0.0.1")
+    bench.own.append(parse_authority("127.0.0.1:443"))
+    assert bench.is_unwanted(allow, "127.0.0.1")
+
+
+def test_a_tunnel_that_rests_on_a_spent_grant_keeps_the_address_it_was_given() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(max_uses=1)
+    assert not bench.is_unwanted(allow, str(PUBLIC))
+    assert bench.is_unwanted(allow, str(INWARD))
