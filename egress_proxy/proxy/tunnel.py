@@ -95,6 +95,11 @@ class Tunnel:
     def is_half_closed(self) -> bool:
         return self.out.is_done() or self.back.is_done()
 
+    @property
+    def awaits_its_reader(self) -> bool:
+        """Whether bytes are under way to somebody who is slow to take them: that is not idle."""
+        return any(flow.armed is Wants.WRITE for flow in self.flows)
+
     def unseen_reset(self) -> EndCause | None:
         """Which peer broke while nobody read from it: its flow has ended, or waits for its sink."""
         for flow, cause in ((self.out, EndCause.CLIENT_RESET), (self.back, EndCause.UPSTREAM_RESET)):
@@ -112,7 +117,8 @@ class Tunnel:
         finally:
             for flow in self.flows:
                 flow.release()
-            for sock in (self.out.source, self.out.sink):
-                if cause is not EndCause.DONE:
-                    reset_on_close(sock)
-                sock.close()
+            for flow in self.flows:
+                # Whoever was told the end of a stream while we drained keeps what is still on its way.
+                if cause is not EndCause.DONE and not (cause is EndCause.DRAINED and flow.is_done()):
+                    reset_on_close(flow.sink)
+                flow.sink.close()

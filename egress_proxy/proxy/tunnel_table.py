@@ -170,7 +170,7 @@ class TunnelTable:
         now = self._loop.time()
         for tunnel in list(self._open):
             self._note_movement(tunnel, now)
-            if now - tunnel.moved_at >= QUIET_S:
+            if now - tunnel.moved_at >= QUIET_S and not tunnel.awaits_its_reader:
                 tunnel.end(EndCause.DRAINED)
         return len(self._open)
 

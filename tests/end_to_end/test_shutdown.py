@@ -11,9 +11,10 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -22,17 +23,20 @@ from tests.end_to_end.road import INJECTED, SECRET, SECRET_VARIABLE
 from tests.support import answers
 from tests.support.byte_stream import End, connect, read_end, read_exactly, read_until_end
 from tests.support.certificates import CertificateAuthority
+from tests.support.deadline import eventually
 from tests.support.dns_stub import DnsStub
 from tests.support.http import read_response, request_bytes
 from tests.support.origins import EchoOrigin, SourceOrigin, pattern
-from tests.support.service import Service
+from tests.support.service import TOKEN, Service
 
 TUNNELS = 500
 BOUND_S = 1.0  # contract section 1
+QUIET_S = 0.25  # a tunnel that moves nothing for so long counts as idle
 # The promise is about the service. On a machine that had no processor for it, it may be shown once more.
 GOES = 3
 OWN_DESCRIPTORS = 3 * TUNNELS  # both ends of every tunnel are in this process
 DRAIN = {"EGRESS_LIMITS__DRAIN_TIMEOUT_S": "1"}
+DRAINED_S = 4.0  # that second and a busy machine's pauses, less than the default of 5 s
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 StartService = Callable[..., Service]
@@ -72,44 +76,62 @@ def test_500_open_tunnels_carry_bytes_and_a_signal_ends_all_within_a_second(
     number: signal.Signals, start: Start, start_service: StartService
 ) -> None:
     origin = start(EchoOrigin())
-    for _ in range(GOES):
-        service = start_service("--allow", origin.address, token="token-of-the-control-api")
-        took_s = end_with_tunnels(service, origin.address, TUNNELS, number)
-        with pytest.raises(ConnectionRefusedError):
-            connect(service.proxy_port)
-        with pytest.raises(ConnectionRefusedError):
-            connect(service.control_port)
-        if took_s < BOUND_S:
-            break
-    assert took_s < BOUND_S
+    took_s: list[float] = []
+    while len(took_s) < GOES and min(took_s, default=BOUND_S) >= BOUND_S:
+        service = start_service("--allow", origin.address, token=TOKEN)
+        took_s.append(end_with_tunnels(service, origin.address, TUNNELS, number))
+        for port in (service.proxy_port, service.control_port):
+            with pytest.raises(ConnectionRefusedError):
+                connect(port)
+    assert min(took_s) < BOUND_S
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_transfer_under_way_is_finished(
-    number: signal.Signals, start: Start, start_service: StartService
+@pytest.mark.parametrize("pause_s", [0.0, 3 * QUIET_S])
+def test_a_transfer_under_way_is_finished_also_to_a_client_that_pauses(
+    pause_s: float, start: Start, start_service: StartService
 ) -> None:
     size = 8 * 1_048_576  # more than the buffers on the way take in
     origin = start(SourceOrigin(size))
     service = start_service("--allow", origin.address)
     tunnel = service.tunnel(origin.address)
     begun = read_exactly(tunnel, 65_536)
-    service.signal(number)
+    service.signal(signal.SIGTERM)
+    wait_until_refused(service.proxy_port)
+    time.sleep(pause_s)
     rest, end = read_until_end(tunnel, 20)
     assert (len(begun + rest), end) == (size, End.EOF)
     assert begun + rest == pattern(size)
     assert service.wait() == 0
 
 
+def test_what_an_origin_has_said_to_its_end_arrives_though_the_service_is_gone(
+    start: Start, start_service: StartService
+) -> None:
+    size = 1_048_576
+    origin = start(SourceOrigin(size))
+    service = start_service("--allow", origin.address)
+    tunnel = service.tunnel(origin.address)
+    tunnel.sendall(b"and a client that has not ended its direction")
+    origin.wait_for_bytes(1)  # all is sent, and the end with it
+    assert service.stop() == 0
+    received, end = read_until_end(tunnel)
+    assert (len(received), end) == (size, End.EOF)
+
+
+class StartBroker(Protocol):
+    def __call__(self, port: int, env: Mapping[str, str] | None = None) -> Service: ...
+
+
 @pytest.fixture
-def broker(ca: CertificateAuthority, dns: DnsStub, start_service: StartService) -> Callable[[int], Service]:
-    """A service with a credential rule for the provider on this port, and a short time to drain."""
+def start_broker(ca: CertificateAuthority, dns: DnsStub, start_service: StartService) -> StartBroker:
+    """A service with a credential rule for the provider on this port."""
     dns.add(INJECTED, "127.0.0.1")
 
-    def start_one(port: int) -> Service:
+    def start_one(port: int, env: Mapping[str, str] | None = None) -> Service:
         rule = ("--inject-host", INJECTED, "--inject-secret-env", SECRET_VARIABLE)
         inward = ("--inject-port", str(port), "--allow-private", f"{INJECTED}:80")
-        env = {SECRET_VARIABLE: SECRET, "SSL_CERT_FILE": str(ca.pem_path)}
-        return start_service(*rule, *inward, "--resolver", dns.address, env={**env, **DRAIN})
+        own = {SECRET_VARIABLE: SECRET, "SSL_CERT_FILE": str(ca.pem_path)}
+        return start_service(*rule, *inward, "--resolver", dns.address, env={**own, **(env or {})})
 
     return start_one
 
@@ -121,11 +143,11 @@ def ask(service: Service, path: str) -> socket.socket:
 
 
 def test_a_request_under_way_is_answered_before_the_end(
-    start_provider: StartProvider, broker: Callable[[int], Service]
+    start_provider: StartProvider, start_broker: StartBroker
 ) -> None:
     provider, gate = start_provider(INJECTED), threading.Event()
     provider.otherwise(answers.held(gate, answers.fixed(b"late, but whole")))
-    service = broker(provider.port)
+    service = start_broker(provider.port)
     sock = ask(service, "/slow")
     provider.wait_for_requests(1)
     service.signal(signal.SIGTERM)
@@ -136,16 +158,16 @@ def test_a_request_under_way_is_answered_before_the_end(
 
 
 def test_a_request_that_is_never_answered_does_not_keep_it_longer_than_the_drain_time(
-    start_provider: StartProvider, broker: Callable[[int], Service]
+    start_provider: StartProvider, start_broker: StartBroker
 ) -> None:
     provider = start_provider(INJECTED)
     provider.otherwise(answers.held(threading.Event(), b""))
-    service = broker(provider.port)
+    service = start_broker(provider.port, DRAIN)
     sock = ask(service, "/never")
     provider.wait_for_requests(1)
     took_s = service.terminate_and_time()
     assert service.process.returncode == 0
-    assert took_s < float(DRAIN["EGRESS_LIMITS__DRAIN_TIMEOUT_S"]) + BOUND_S
+    assert took_s < DRAINED_S
     received, end = read_until_end(sock)
     assert received == b""
     assert end is not End.OPEN
@@ -166,7 +188,7 @@ def test_a_tunnel_that_never_rests_does_not_keep_it_longer_than_the_drain_time(
         stop.set()
         talker.join()
     assert service.process.returncode == 0
-    assert took_s < float(DRAIN["EGRESS_LIMITS__DRAIN_TIMEOUT_S"]) + BOUND_S
+    assert took_s < DRAINED_S
 
 
 def talk(tunnel: socket.socket, stop: threading.Event) -> None:
@@ -181,11 +203,11 @@ def talk(tunnel: socket.socket, stop: threading.Event) -> None:
 
 
 def test_a_second_signal_while_draining_changes_nothing(
-    start_provider: StartProvider, broker: Callable[[int], Service]
+    start_provider: StartProvider, start_broker: StartBroker
 ) -> None:
     provider, gate = start_provider(INJECTED), threading.Event()
     provider.otherwise(answers.held(gate, answers.fixed(b"whole")))
-    service = broker(provider.port)
+    service = start_broker(provider.port)
     sock = ask(service, "/slow")
     provider.wait_for_requests(1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -198,14 +220,15 @@ def test_a_second_signal_while_draining_changes_nothing(
 
 def wait_until_refused(port: int) -> None:
     """Draining has begun: nobody new is let in."""
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
+
+    def is_refused() -> bool:
         try:
             connect(port).close()
-        except ConnectionRefusedError:
-            return
-        time.sleep(0.005)
-    pytest.fail("the service still accepts connections")
+        except ConnectionError:  # a reset: it was waiting when the listener went
+            return True
+        return False
+
+    eventually(is_refused, 10, "the service to stop accepting")
 
 
 def test_sighup_keeps_tunnels_that_are_still_allowed_and_closes_the_others(

@@ -37,6 +37,7 @@ from egress_proxy.proxy.listener import Intake, listen_tcp
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
+from egress_proxy.proxy.pipes import PipePool
 from egress_proxy.proxy.readiness import LoopReadiness
 from egress_proxy.proxy.recorder import Recorder
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
@@ -310,7 +311,8 @@ class DataPort:
         self.grants = MemoryGrantStore(self.clock)
         outbound = Outbound(names.resolve, lambda: [self.own], setup.connect_timeout_s, names.ready)
         readiness = self._epoll or LoopReadiness(self.loop)
-        self.table = TunnelTable(self.loop, readiness, setup.tunnels, self.log, self.grants)
+        pipes = PipePool() if setup.relay == "epoll" else None  # bulk is spliced, and copied with "loop"
+        self.table = TunnelTable(self.loop, readiness, setup.tunnels, self.log, self.grants, pipes)
         self.pool = UpstreamPool(outbound, setup.trust, self.loop.time)
         self.parts = Parts(
             in_force,

@@ -160,10 +160,11 @@ class Provider(LoopbackServer):
         try:
             if self._tls is not None:
                 try:
-                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-                except OSError as error:  # reset before we came to it
+                    sock.getpeername()
+                except OSError as error:  # reset before we came to it; wrapping would leak the socket
                     record.tls_error = str(error)
                     return
+                sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                 self.replace_socket(index, sock)
             with sock:
                 if not isinstance(sock, ssl.SSLSocket) or shake_hands(sock, record):

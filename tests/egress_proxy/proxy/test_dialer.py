@@ -6,8 +6,11 @@ See egress_proxy/proxy/dialer.py.
 
 import asyncio
 import contextlib
+import errno
+import os
 import random
 import resource
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -19,7 +22,14 @@ from hypothesis import strategies as st
 
 from egress_proxy.core.address import Address
 from egress_proxy.proxy import dialer
-from egress_proxy.proxy.dialer import ATTEMPT_DELAY_S, DialFailed, dial, in_dialling_order
+from egress_proxy.proxy.dialer import (
+    ATTEMPT_DELAY_S,
+    DialFailed,
+    begin_dial,
+    dial,
+    dial_error,
+    in_dialling_order,
+)
 from tests.conftest import Start
 from tests.egress_proxy.proxy.stream_ends import descriptors
 from tests.support.netns import NetworkNamespace
@@ -140,7 +150,7 @@ async def test_a_slow_address_may_still_win(start: Start, monkeypatch: pytest.Mo
     good = start(EchoOrigin("127.0.0.2", stuck.port))
     async with asyncio.timeout(10):  # the kernel sends its SYN again after 1, 3, 7 s
         assert await task == "127.0.0.2"
-    assert good.connections_accepted == 1
+    good.wait_for_connections(1)
 
 
 async def test_with_a_broken_route_the_other_family_is_reached(net: NetworkNamespace) -> None:
@@ -201,6 +211,54 @@ def no_more_descriptors() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Without waiting
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.2", "::1"])
+async def test_a_dial_that_was_begun_stands_when_the_socket_can_be_written(bind: str, start: Start) -> None:
+    origin = start(EchoOrigin(bind))
+    with begin_dial(ip_address(bind), origin.port) as sock:
+        await until_writable(sock)
+        assert dial_error(sock) is None
+        assert sock.getpeername()[:2] == (bind, origin.port)
+        assert not sock.getblocking()
+        assert not sock.get_inheritable()
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_a_dial_that_was_begun_and_refused_says_so_without_the_address() -> None:
+    with closed_port("127.0.0.7") as port, begin_dial(ip_address("127.0.0.7"), port) as sock:
+        await until_writable(sock)
+        assert dial_error(sock) == "connection refused"
+
+
+async def test_a_black_hole_does_not_hold_up_who_begins(start: Start) -> None:
+    stuck = start(StuckOrigin("127.0.0.2"))
+    begun = time.monotonic()
+    with begin_dial(ip_address("127.0.0.2"), stuck.port) as sock:
+        assert time.monotonic() - begun < REFUSED_S
+        assert select.select([], [sock], [], 0)[1] == []
+
+
+def test_what_the_kernel_refuses_at_once_raises_and_leaves_no_descriptor(net: NetworkNamespace) -> None:
+    with net.entered():
+        net.unreachable("203.0.113.0/24")
+        before = descriptors()
+        for address in ("203.0.113.1", "2001:db8::1"):
+            with pytest.raises(
+                OSError, match=r"(?i)^\[Errno \d+\] (network is unreachable|no route to host)$"
+            ):
+                begin_dial(ip_address(address), 443)
+        assert descriptors() == before
+    with no_more_descriptors(), pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        begin_dial(ip_address("127.0.0.1"), 443)
+
+
+async def until_writable(sock: socket.socket) -> None:
+    _, writable, _ = await asyncio.to_thread(select.select, [], [sock], [], REFUSED_S)
+    assert writable == [sock]
 
 
 # No socket is forgotten

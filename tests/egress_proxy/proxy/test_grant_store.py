@@ -133,7 +133,7 @@ def test_bytes_are_taken_until_more_is_asked_for_than_there_is(store: MemoryGran
     assert store.spend_bytes(grant.id, 60)
     assert store.spend_bytes(grant.id, 40)
     assert not store.spend_bytes(grant.id, 1)
-    assert decided(store) is Reason.GRANT_EXHAUSTED
+    assert decided(store) is Reason.NOT_LISTED
 
 
 def test_asking_for_too_many_bytes_ends_the_grant(store: MemoryGrantStore) -> None:

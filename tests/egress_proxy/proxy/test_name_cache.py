@@ -170,6 +170,31 @@ async def test_so_many_names_are_kept_and_the_oldest_go_first(
     assert [cached.lookup.asked[f"n{number}.example"] for number in (29, 20, 19, 0)] == [1, 1, 2, 2]
 
 
+# Without waiting
+
+
+async def test_what_is_known_is_ready_and_nothing_is_asked(cached: Cached) -> None:
+    async with cached.cache:
+        assert cached.cache.ready(NAME) is None
+        assert cached.lookup.asked.total() == 0
+        await cached.resolve()
+        assert cached.cache.ready(NAME) == ANSWER
+        cached.clock.now += 60
+        assert cached.cache.ready(NAME) is None
+        cached.hosts_path.write_text("192.0.2.7 ok.example\n")
+        assert cached.cache.ready(NAME) == Answer((ip_address("192.0.2.7"),))
+        assert cached.lookup.asked.total() == 1
+
+
+async def test_a_failure_is_never_ready(cached: Cached) -> None:
+    """Who waits is told why; an answer without addresses would not say it."""
+    cached.lookup.found = Found(Answer((), ("alias.example",)), 60.0, "the name has no addresses")
+    async with cached.cache:
+        with pytest.raises(NoSuchName):
+            await cached.resolve()
+        assert cached.cache.ready(NAME) is None
+
+
 # The machine's own names
 
 

@@ -39,7 +39,7 @@ async def road(
 ) -> AsyncIterator[Outbound]:
     lookup = DnsLookup(NameServer(IPv4Address("127.0.0.1"), dns.port))
     async with NameCache(lookup, HostsFile(Path("/nowhere/hosts")), time.monotonic) as names:
-        yield Outbound(names.resolve, lambda: own, timeout_s)
+        yield Outbound(names.resolve, lambda: own, timeout_s, names.ready)
 
 
 def allowed(authority: str, opt_in: OptIn = OptIn.INWARD) -> Allow:
@@ -174,6 +174,37 @@ async def test_a_broken_family_costs_a_moment(net: NetworkNamespace) -> None:
             async with road(dns) as out:
                 assert await reached(out, allowed(f"{NAME}:{origin.port}", OptIn.NONE)) == "93.184.216.34"
             assert time.monotonic() - begun < GOOD_S
+
+
+# Without waiting
+
+
+async def test_what_is_known_is_judged_without_waiting(dns: DnsStub) -> None:
+    dns.add(NAME, "127.0.0.2", "169.254.169.254", ttl=60)
+    own = [Target(ip_address("127.0.0.2"), 8899)]
+    async with road(dns, own) as out:
+        assert out.ready(allowed(f"{NAME}:443")) is None
+        await out.resolve(Name(NAME))
+        assert out.ready(allowed(f"{NAME}:443")) == (ip_address("127.0.0.2"),)
+        for allow, reason in [
+            (allowed(f"{NAME}:443", OptIn.NONE), Reason.METADATA),
+            (allowed(f"{NAME}:8899"), Reason.METADATA),
+            (allowed("127.0.0.2:8899"), Reason.OWN_LISTENER),
+            (allowed("127.0.0.3:443", OptIn.NONE), Reason.ADDRESS_NOT_PUBLIC),
+        ]:
+            deny = out.ready(allow)
+            assert isinstance(deny, Deny)
+            assert (deny.reason, deny.target) == (reason, allow.target)
+        assert dns.queries(NAME) == 2
+
+
+def test_without_a_cache_a_name_is_always_waited_for_and_an_address_never() -> None:
+    async def never(name: Name) -> Answer:
+        raise AssertionError(name)
+
+    out = Outbound(never, lambda: (), TIMEOUT_S)
+    assert out.ready(allowed(f"{NAME}:443")) is None
+    assert out.ready(allowed("127.0.0.2:443", OptIn.LITERAL)) == (ip_address("127.0.0.2"),)
 
 
 # Why there is no connection

@@ -1,0 +1,109 @@
+"""A running service: what a reload changes, how grants end, and how everything ends."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Start
+from tests.support.byte_stream import End, read_end, read_exactly
+from tests.support.deadline import eventually
+from tests.support.origins import EchoOrigin
+from tests.support.service import Service
+
+
+class Listed:
+    """A service whose list is a file that the test rewrites."""
+
+    def __init__(self, folder: Path, *hosts: str) -> None:
+        self.path = folder / "egress.toml"
+        self.write(*hosts)
+
+    def write(self, *hosts: str) -> None:
+        self.path.write_text("allow_none = true\n" + "".join(f'[[allow]]\nhost = "{h}"\n' for h in hosts))
+
+    def start(self, start: Start) -> Service:
+        return start(Service("--config", str(self.path), token="control-token"))
+
+
+@pytest.fixture
+def echoes(start: Start) -> tuple[EchoOrigin, EchoOrigin]:
+    return start(EchoOrigin()), start(EchoOrigin())
+
+
+@pytest.mark.parametrize("by", ["SIGHUP", "POST /reload"])
+def test_a_reload_closes_what_is_no_longer_allowed_and_nothing_else(
+    by: str, tmp_path: Path, start: Start, echoes: tuple[EchoOrigin, EchoOrigin]
+) -> None:
+    stays, goes = echoes
+    listed = Listed(tmp_path, stays.address, goes.address)
+    service = listed.start(start)
+    kept, cut = service.tunnel(stays.address), service.tunnel(goes.address)
+    listed.write(stays.address)
+    if by == "SIGHUP":
+        service.signal(signal.SIGHUP)
+    else:
+        assert service.control("POST", "/reload", json={}).status == 200
+    assert read_end(cut) is End.RESET
+    kept.sendall(b"still here")
+    assert read_exactly(kept, 10) == b"still here"
+    assert service.status(goes.address) == 403
+
+
+def test_a_file_that_became_wrong_changes_nothing(
+    tmp_path: Path, start: Start, echoes: tuple[EchoOrigin, EchoOrigin]
+) -> None:
+    listed = Listed(tmp_path, echoes[0].address)
+    service = listed.start(start)
+    listed.path.write_text("allow = [")
+    answer = service.control("POST", "/reload", json={})
+    assert answer.status == 422
+    assert "egress.toml" in answer.json()["detail"]
+    assert service.status(echoes[0].address) == 200
+
+
+def test_a_grant_that_expires_takes_its_tunnel_within_two_seconds(
+    start: Start, echoes: tuple[EchoOrigin, EchoOrigin]
+) -> None:
+    service = start(Service("--allow-none", token="control-token"))
+    service.allow(echoes[0].address, ttl_s=1)
+    sock = service.tunnel(echoes[0].address)
+    sock.settimeout(3)
+    assert read_end(sock) is End.RESET
+    assert service.status(echoes[0].address) == 403
+    assert service.control("GET", "/grants").json()["grants"] == []
+
+
+def test_revoking_closes_the_tunnels_that_rest_on_the_grant(
+    start: Start, echoes: tuple[EchoOrigin, EchoOrigin]
+) -> None:
+    service = start(Service("--allow", echoes[1].address, token="control-token"))
+    grant = service.allow(echoes[0].address, reason="a look")["id"]
+    cut, kept = service.tunnel(echoes[0].address), service.tunnel(echoes[1].address)
+    assert service.control("DELETE", f"/grants/{grant}").status == 200
+    assert read_end(cut) is End.RESET
+    kept.sendall(b"x")
+    assert read_exactly(kept, 1) == b"x"
+
+
+def test_the_status_counts_what_is_open(start: Start, echoes: tuple[EchoOrigin, EchoOrigin]) -> None:
+    service = start(Service("--allow", echoes[0].address, token="control-token"))
+    sock = service.tunnel(echoes[0].address)
+    assert service.control("GET", "/status").json()["tunnels"]["open"] == 1
+    sock.close()
+    eventually(
+        lambda: service.control("GET", "/status").json()["tunnels"]["open"] == 0, what="the tunnel is gone"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_idle_tunnels_at_once_and_the_service_with_0(
+    number: signal.Signals, start: Start, echoes: tuple[EchoOrigin, EchoOrigin]
+) -> None:
+    service = start(Service("--allow", echoes[0].address))
+    sock = service.tunnel(echoes[0].address)
+    service.signal(number)
+    assert service.wait() == 0
+    assert read_end(sock) is End.RESET

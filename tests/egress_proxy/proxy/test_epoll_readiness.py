@@ -1,0 +1,62 @@
+"""The edge-triggered driver: what only edges need. What every driver does is in test_readiness.py."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from egress_proxy.core.events import EndCause, Ended
+from tests.egress_proxy.proxy.live_tunnels import open_tunnel
+from tests.support.byte_stream import End, read_end, read_exactly
+from tests.support.data_port import DataPort
+from tests.support.deadline import eventually
+from tests.support.origins import EchoOrigin
+
+
+@pytest.fixture
+def port() -> Iterator[DataPort]:
+    with DataPort(relay="epoll") as started:
+        yield started
+
+
+def test_a_watched_socket_is_told_of_and_an_unwatched_one_is_not(port: DataPort) -> None:
+    ours, theirs = socket.socketpair()
+    port.close_at_end(ours, theirs)
+    ours.setblocking(False)
+    told: list[int] = []
+    port.call(lambda: port._epoll.watch(ours.fileno(), told.append))  # type: ignore[union-attr]
+    theirs.send(b"x")
+    eventually(lambda: any(events & select.EPOLLIN for events in told), what="the input is told of")
+    port.call(lambda: port._epoll.unwatch(ours.fileno()))  # type: ignore[union-attr]
+    told.clear()
+    theirs.send(b"y")
+    port.call(lambda: None)
+    assert told == []
+
+
+def test_an_end_that_came_with_the_last_bytes_is_not_lost(port: DataPort) -> None:
+    """One edge for both: a short read must not be taken for the last one."""
+    tunnel = open_tunnel(port)
+    for sock, other in ((tunnel.client, tunnel.upstream), (tunnel.upstream, tunnel.client)):
+        sock.sendall(b"last words")
+        sock.shutdown(socket.SHUT_WR)
+        assert read_exactly(other, 10) == b"last words"
+        assert read_end(other) is End.EOF
+    assert port.log.only(Ended).cause is EndCause.DONE
+
+
+def test_a_descriptor_number_that_is_used_again_is_the_new_ones(port: DataPort) -> None:
+    """Tunnels come and go within one batch of events, and the kernel hands out the same numbers."""
+    with EchoOrigin() as echo:
+        port.parts.in_force.policy = DataPort(allow=[echo.address]).setup.policy()
+        for _ in range(100):
+            sock = port.tunnel(echo.address, b"ping")
+            assert read_exactly(sock, 4) == b"ping"
+            sock.close()
+        assert {event.cause for event in port.log.wait_for(Ended, 100)} <= {
+            EndCause.DONE,
+            EndCause.CLIENT_RESET,
+        }

@@ -1,0 +1,68 @@
+"""Lent pipes: bounded in number, empty when they come back into use, and closed at the end."""
+
+import os
+
+import pytest
+
+from egress_proxy.proxy import pipes as pipes_module
+from egress_proxy.proxy.pipes import Pipe, PipePool
+from tests.support.proc_figures import open_descriptors
+
+
+@pytest.fixture
+def descriptors() -> int:
+    return open_descriptors(os.getpid())
+
+
+def test_a_pipe_comes_back_into_use(descriptors: int) -> None:
+    pool = PipePool()
+    first = pool.lend()
+    assert first is not None
+    pool.take_back(first)
+    assert pool.lend() is first
+    pool.take_back(first)
+    pool.close()
+    assert open_descriptors(os.getpid()) == descriptors
+
+
+def test_a_pipe_with_bytes_in_it_is_never_lent_again(descriptors: int) -> None:
+    pool = PipePool()
+    broken = pool.lend()
+    assert broken is not None
+    broken.held = os.write(broken.writer, b"of another tunnel")
+    pool.take_back(broken)
+    fresh = pool.lend()
+    assert fresh is not None
+    with pytest.raises(BlockingIOError):
+        os.read(fresh.reader, 1)
+    pool.take_back(fresh)
+    pool.close()
+    assert open_descriptors(os.getpid()) == descriptors
+
+
+def test_no_more_are_lent_than_the_limit_says() -> None:
+    pool = PipePool(limit=2)
+    lent = [pool.lend(), pool.lend()]
+    assert pool.lend() is None
+    for pipe in lent:
+        assert pipe is not None
+        pool.take_back(pipe)
+    assert pool.lend() in lent
+    pool.close()
+
+
+def test_without_descriptors_there_is_no_pipe_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> Pipe:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(pipes_module, "Pipe", full)
+    assert PipePool().lend() is None
+
+
+def test_reading_an_empty_pipe_does_not_wait() -> None:
+    pipe = Pipe()
+    try:
+        with pytest.raises(BlockingIOError):
+            os.read(pipe.reader, 1)
+    finally:
+        pipe.close()
