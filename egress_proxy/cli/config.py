@@ -12,7 +12,7 @@ from egress_proxy.cli.exit_codes import ExitCode
 from egress_proxy.cli.output import print_json, say, shown
 from egress_proxy.cli.planning import Checked, check, command_of
 from egress_proxy.cli.printed import ConfigChecked, SettingPrinted, SettingsPrinted
-from egress_proxy.cli.secret_source import SecretShelf, read_secrets
+from egress_proxy.cli.secret_source import SecretShelf, exposed_among, read_secrets
 from egress_proxy.cli.service_checks import warnings_of
 from egress_proxy.settings.load import Loaded, Value, load, values
 from egress_proxy.settings.origins import key_text
@@ -36,7 +36,7 @@ def config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
 
 
 def _report(checked: Checked, *, as_json: bool) -> int:
-    warnings = list(warnings_of(checked.loaded, checked.policy))
+    warnings = [*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets)]
     if as_json:
         print_json(ConfigChecked(ok=True, file=checked.loaded.file, warnings=warnings))
         return ExitCode.OK

@@ -11,13 +11,21 @@ from pathlib import Path
 
 from egress_proxy.cli.plan import AuditPlan, ControlPlan, PolicyParts, ServiceLimits, ServicePlan
 from egress_proxy.cli.policy_source import policy_of
-from egress_proxy.cli.secret_source import Secrets, SecretShelf, named_variables, read_secrets
+from egress_proxy.cli.secret_source import (
+    Secrets,
+    SecretShelf,
+    exposed_among,
+    read_secrets,
+    source_names,
+    variables_among,
+)
 from egress_proxy.cli.service_checks import bind_of, check_service, resolver_of, warnings_of
 from egress_proxy.cli.settings_flags import settings_given
 from egress_proxy.core.policy import Policy
 from egress_proxy.logs import Verbosity
 from egress_proxy.proxy.audit import OnError
 from egress_proxy.settings.load import Flags, Loaded, load
+from egress_proxy.vault.sources import SourceName
 
 # Wiped even where no setting names them: hosts of ours hand secrets over in these.
 _ALWAYS_WIPED = frozenset({"STEERABLE_EGRESS_SECRET", "STEERABLE_EGRESS_CONTROL_TOKEN"})
@@ -47,7 +55,7 @@ class Checked:
 
     loaded: Loaded
     policy: Policy
-    secret_variables: frozenset[str]
+    secrets: frozenset[SourceName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ def check(command: Command, environ: Mapping[str, str]) -> Checked:
     loaded = load(command.flags, environ, command.config)
     policy = policy_of(loaded, environ)
     check_service(loaded, policy)
-    return Checked(loaded, policy, named_variables(loaded))
+    return Checked(loaded, policy, source_names(loaded))
 
 
 def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Planned:
@@ -80,7 +88,7 @@ def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Pl
     def read() -> tuple[Checked, Secrets]:
         checked = check(command, environ)
         secrets = read_secrets(checked.loaded, shelf)
-        wipe(checked.secret_variables | _ALWAYS_WIPED)
+        wipe(variables_among(checked.secrets) | _ALWAYS_WIPED)
         return checked, secrets
 
     def reload() -> PolicyParts:
@@ -88,7 +96,7 @@ def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Pl
 
     checked, secrets = read()
     plan = _plan(command, checked, secrets, shows_color(environ), reload)
-    return Planned(plan, (*warnings_of(checked.loaded, checked.policy),))
+    return Planned(plan, (*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets)))
 
 
 def shows_color(environ: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ Values are read by vault/sources.py and pass through here unseen. Next: vault/so
 are read), hardening.py (takes them out of the environment).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from egress_proxy.cli.inject_source import InjectRule, inject_rules
@@ -18,6 +18,7 @@ from egress_proxy.vault.sources import (
     SecretUnavailable,
     SourceKind,
     SourceName,
+    is_open_to_all,
     open_source,
     parse_source,
 )
@@ -73,13 +74,23 @@ def read_secrets(loaded: Loaded, shelf: SecretShelf) -> Secrets:
     )
 
 
-def named_variables(loaded: Loaded) -> frozenset[str]:
-    """The environment variables that hold secrets, to be wiped. Checks all references on the way."""
+def source_names(loaded: Loaded) -> frozenset[SourceName]:
+    """Where the secrets come from that settings name. Checks all references on the way."""
     control, shared, own = _tokens(loaded)
     tokens = [token for token in (control, shared, *own.values()) if token is not None]
     keys = [_checked(loaded, rule) for rule in inject_rules(loaded)]
-    names = [reference.name for reference in (*tokens, *keys) if reference is not None]
+    return frozenset(reference.name for reference in (*tokens, *keys) if reference is not None)
+
+
+def variables_among(names: Iterable[SourceName]) -> frozenset[str]:
+    """The environment variables that hold secrets, to be wiped."""
     return frozenset(name.rest for name in names if name.kind is SourceKind.ENV)
+
+
+def exposed_among(names: Iterable[SourceName]) -> Iterator[str]:
+    """A warning for each file that every user of this machine may read."""
+    for name in sorted(map(str, filter(is_open_to_all, names))):
+        yield f"secret source {name} can be read by every user of this machine; chmod o-r keeps it yours"
 
 
 def _tokens(loaded: Loaded) -> tuple[Reference | None, Reference | None, dict[str, Reference]]:

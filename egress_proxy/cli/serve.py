@@ -6,6 +6,7 @@ then), plan.py (the values), proxy/connection.py (what happens to a client).
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 import sys
@@ -90,6 +91,9 @@ async def _serve(plan: ServicePlan) -> None:
         if plan.control is not None:
             control = await _start_control(plan.control, service, own, stack)
         sockets = [sock for sock in (listeners.data, listeners.unix) if sock is not None]
+        # What start-up has made stays to the end. Left out of collections it costs no pauses, and the
+        # interpreter ends in a tenth of the time: a stopped service is to be gone within a second.
+        gc.freeze()
         await service.run(sockets, lambda: _announce(listeners, control))
 
 

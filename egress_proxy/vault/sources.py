@@ -147,7 +147,7 @@ def _read(name: SourceName) -> str:
         descriptor = os.open(name.rest, _OPEN_FLAGS) if is_file else int(name.rest)
         try:
             if is_file:
-                _refuse_exposed(name, os.fstat(descriptor))
+                _refuse_replaceable(name, os.fstat(descriptor))
             value = _read_all(descriptor)
         finally:
             os.close(descriptor)
@@ -157,15 +157,21 @@ def _read(name: SourceName) -> str:
     return _without_line_end(value).decode("latin-1")
 
 
-def _refuse_exposed(name: SourceName, status: os.stat_result) -> None:
-    """A group may read (how Kubernetes and systemd give access), everybody may not."""
+def _refuse_replaceable(name: SourceName, status: os.stat_result) -> None:
+    """What every user can write, every user can replace. That every user can read it is how Docker and
+    Kubernetes mount secrets, where there is no other user: start-up warns, and goes on."""
     if not stat.S_ISREG(status.st_mode):
         raise SecretUnavailable(f"secret source {name} is not a regular file")
-    if status.st_mode & stat.S_IRWXO:
-        raise SecretUnavailable(
-            f"secret source {name} is open to every user: chmod o-rwx it"
-            " (mounted secrets: mode 0440 in Docker, defaultMode 0440 in Kubernetes)"
-        )
+    if status.st_mode & stat.S_IWOTH:
+        raise SecretUnavailable(f"secret source {name} can be written by every user: chmod o-w it")
+
+
+def is_open_to_all(name: SourceName) -> bool:
+    """Whether every user of this machine may read the file behind the source."""
+    try:
+        return name.kind is SourceKind.FILE and bool(os.stat(name.rest).st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def _read_all(descriptor: int) -> bytes:

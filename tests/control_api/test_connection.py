@@ -130,6 +130,28 @@ async def test_the_service_goes_on_after_a_fault(control: ControlService) -> Non
     assert (await control.allow(host="a.example")).status == 200
 
 
+async def test_after_what_could_not_be_read_or_served_the_connection_is_closed(
+    control: ControlService,
+) -> None:
+    control.reload_outcome = ZeroDivisionError()
+    for raw in (b"\x16\x03\r\n\r\n", request_bytes("POST", "/reload", [control.host, BEARER])):
+        async with control.connect(raw) as (reader, _):
+            assert (await read_answer(reader)).status in (400, 500)
+            assert await reader.read() == b""
+
+
+async def test_a_fault_that_cannot_even_be_answered_is_recorded_and_closes_the_connection(
+    control: ControlService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "refusal_answer", lambda refusal: 1 / 0)
+        async with control.connect(request_bytes("GET", "/nothing", [control.host, BEARER])) as (reader, _):
+            assert await reader.read() == b""
+    assert [type(event) for event in control.events] == [ControlRefused, Faulted, Faulted]
+    assert not caplog.records
+    assert (await control.call("GET", "/status")).status == 200
+
+
 async def test_a_fault_of_the_audit_log_itself_ends_the_connection_and_nothing_else(
     control: ControlService,
 ) -> None:

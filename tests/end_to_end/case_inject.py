@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.end_to_end.case_parts import Refusal, refusal, write_config
+from tests.support.answers import fixed
 from tests.support.byte_stream import End
 from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.dns_stub import DnsStub
@@ -64,6 +65,8 @@ class Injecting:
 
     def begin(self) -> None:
         self._earlier = len(self.provider.requests)
+        self.provider.forget_scripts()
+        self.provider.otherwise(fixed(b"ok"))
 
     def finish(self) -> None:
         self.service.close_sockets()
@@ -78,6 +81,10 @@ class Injecting:
         requests = self.requests
         assert len(requests) == 1, [request.raw_head for request in requests]
         return requests[0]
+
+    def wait(self, n: int = 1) -> None:
+        """Wait until so many requests have come, their bodies apart."""
+        self.provider.wait_for_requests(self._earlier + n, whole=False)
 
     def ask(self, request: bytes, sock: socket.socket | None = None) -> Response:
         """One request on a connection of its own, or on one that is kept."""

@@ -1,4 +1,4 @@
-"""Cases C34, C36, C39, C44, C48 and C49: what a request for a credential rule may be, and what goes on.
+"""Cases C34, C39, C44, C48 and C49: what a request for a credential rule may be, and what goes on.
 
 How bodies are framed: test_case_inject_framing.py. What comes back: test_case_inject_answers.py.
 """
@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.case_inject import OTHER_SECRET, SECRET, Injecting, open_injecting
-from tests.end_to_end.case_parts import MALFORMED, Refusal, refusal
-from tests.support.answers import fixed
+from tests.end_to_end.case_parts import MALFORMED, Refusal
 from tests.support.byte_stream import End, read_until, read_until_end
 from tests.support.certificates import CertificateAuthority
 from tests.support.http import read_response, request_bytes
@@ -24,7 +23,6 @@ from tests.support.service import Service
 
 OTHER_TARGET = Refusal(403, "blocked-by-policy")
 NO_METHOD = Refusal(405, "method-not-allowed")
-METHOD_POLICY = Refusal(403, "blocked-by-method-policy")
 CHUNKED = Refusal(501, "chunked-not-supported")
 
 
@@ -37,7 +35,6 @@ def running(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def inject(running: Injecting) -> Iterator[Injecting]:
     running.begin()
-    running.provider.otherwise(fixed(b"ok"))
     yield running
     running.finish()
 
@@ -66,7 +63,8 @@ FORMS: dict[bytes, Refusal] = {
     request_bytes("GET", "http:///"): MALFORMED,
     request_bytes("GET", "http://api.example:0/"): MALFORMED,
     request_bytes("GET", "http://api.example:/"): MALFORMED,
-    request_bytes("GET", "http://api.example\\@evil.test/"): MALFORMED,
+    request_bytes("GET", "http://api.example\\@evil.test/"): OTHER_TARGET,
+    request_bytes("GET", "http://api.example\\evil.test/"): MALFORMED,
     request_bytes("GET", "http://api%2eexample/"): MALFORMED,
     request_bytes("GET", "http://[api.example]/"): MALFORMED,
     request_bytes("GET", "http://api.example/#fragment"): MALFORMED,
@@ -110,26 +108,6 @@ def test_without_a_rule_every_other_method_is_405(start_service: Callable[..., S
             assert (answer.status, answer.value("Allow")) == (405, "CONNECT"), (method, target)
 
 
-def test_a_rule_may_limit_methods_and_paths(inject: Injecting) -> None:
-    for path in ("/v1/", "/v1/models", "/v1/a?b=/../", "/v1"):
-        assert inject.get(path, "narrow.example").status == 200, path
-    inject.begin()
-    for path in ("/", "/v2/", "/v1x", "/V1/", "//v1/", "/v1%2f", "/%761/", "/?/v1/"):
-        assert inject.refused(request_bytes("GET", f"http://narrow.example{path}")) == METHOD_POLICY, path
-    for method in ("POST", "DELETE", "get", "PATCH"):
-        assert inject.refused(request_bytes(method, "http://narrow.example/v1/")) == METHOD_POLICY, method
-    for climbing in (
-        "/v1/../",
-        "/v1/./",
-        "/v1/..",
-        "/v1/%2e%2e/x",
-        "/v1/.%2E/",
-        "/v1/%2e%2e%2fadmin",
-        "/v1/..;/x",
-    ):
-        assert inject.refused(request_bytes("GET", f"http://narrow.example{climbing}")) == MALFORMED, climbing
-
-
 # Door two: CONNECT to the rule's host, and plain HTTP inside.
 
 
@@ -168,66 +146,6 @@ def test_inside_door_two_there_is_no_other_way(inject: Injecting, request_: byte
     assert end is End.EOF
     assert received.startswith(f"HTTP/1.1 {status} ".encode()) if status else received == b""
     assert inject.requests == []
-
-
-# C36: credential headers of the client.
-
-
-def test_the_clients_credentials_are_removed_in_every_spelling(inject: Injecting) -> None:
-    values = iter(f"CLIENT-{n}-VALUE" for n in range(1000))
-    names = ("Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key")
-    names = (*names, "Proxy-Connection", "Proxy-Authenticate", "Proxy-Foo")
-    spellings = {
-        spelled
-        for name in names
-        for plain in (name, name.replace("-", "_"), name.replace("-", "_", 1))
-        for spelled in (plain, plain.lower(), plain.upper(), plain.swapcase())
-    }
-    lines = [(name, next(values)) for name in sorted(spellings) for _ in range(2)]
-    inject.ask(request_bytes("GET", "http://api.example/", [*lines, ("X-Kept", "kept")]))
-    request = inject.only_request
-    assert b"CLIENT-" not in request.raw_head
-    assert request.values("Authorization") == [f"Bearer {SECRET}"]
-    assert request.raw_head.count(SECRET.encode()) == 1
-    assert request.value("X-Kept") == "kept"
-    assert {name.lower() for name, _ in request.headers} == {
-        "host",
-        "x-kept",
-        "accept-encoding",
-        "authorization",
-    }
-
-
-def test_the_rules_own_header_is_removed_in_every_spelling(inject: Injecting) -> None:
-    names = ("X-Custom-Key", "x-custom-key", "X_Custom_Key", "X-CUSTOM_KEY", "x_custom-key")
-    lines = [(name, "CLIENT-VALUE") for name in names]
-    inject.ask(request_bytes("GET", "http://key.example/", [*lines, ("Authorization", "CLIENT-VALUE")]))
-    request = inject.only_request
-    assert b"CLIENT-VALUE" not in request.raw_head
-    assert request.values("X-Custom-Key") == [OTHER_SECRET]
-    assert SECRET.encode() not in request.raw_head
-
-
-def test_hop_by_hop_headers_end_here_and_connection_cannot_remove_ours(inject: Injecting) -> None:
-    lines = [
-        ("Connection", "keep-alive, X-Hop, authorization, Host, X-Custom-Key"),
-        ("Connection", "x-hop-two"),
-        ("X-Hop", "1"),
-        ("x-HOP-two", "2"),
-        ("Keep-Alive", "timeout=5"),
-        ("TE", "trailers"),
-        ("Trailer", "X-T"),
-        ("Upgrade", "h2c"),
-        ("HTTP2-Settings", "AAMAAABkAAQ"),
-        ("X-End-To-End", "3"),
-    ]
-    inject.ask(request_bytes("GET", "http://api.example/", lines))
-    request = inject.only_request
-    sent = {name.lower() for name, _ in request.headers}
-    assert not sent & {"x-hop", "x-hop-two", "keep-alive", "te", "trailer", "upgrade"}
-    assert request.value("X-End-To-End") == "3"
-    assert request.values("Authorization") == [f"Bearer {SECRET}"]
-    assert request.values("Host") == [f"api.example:{inject.provider.port}"]
 
 
 # C39: clients that can only send chunked.
@@ -381,7 +299,6 @@ def test_pipelined_requests_are_answered_in_order_or_not_at_all(inject: Injectin
 
 def test_a_request_behind_a_body_is_a_request_of_its_own(inject: Injecting) -> None:
     head = request_bytes("POST", "http://api.example/post", [("Content-Length", "3")])
-    refused = refusal  # by the same reader
     sock = inject.service.open()
     sock.sendall(head + b"abc" + request_bytes("GET", "http://api.example/x"))
     assert [read_response(sock).body for _ in range(2)] == [b"ok", b"ok"]
@@ -390,4 +307,3 @@ def test_a_request_behind_a_body_is_a_request_of_its_own(inject: Injecting) -> N
     inject.begin()
     received, _ = inject.service.raw_end(head + b"abcCONNECT evil.test:443 HTTP/1.1\r\n\r\n")
     assert received.partition(b"\r\n\r\nok")[2].startswith(b"HTTP/1.1 403 ")
-    assert refused(inject.service, request_bytes("GET", "http://evil.test/")) == OTHER_TARGET

@@ -61,6 +61,12 @@ class Provider(LoopbackServer):
         with self.changed:
             self._otherwise = list(answers)
 
+    def forget_scripts(self) -> None:
+        """Every path is unscripted again; what was seen stays. For tests that share a provider."""
+        with self.changed:
+            self._scripts.clear()
+            self._otherwise = [NOT_SCRIPTED]
+
     def close_idle(self, timeout_s: float = DEFAULT_S) -> int:
         """Close, cleanly, all connections that wait for a next request; how many these were."""
         with self.changed:

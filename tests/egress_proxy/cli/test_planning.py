@@ -8,6 +8,7 @@ import pytest
 from egress_proxy.cli.arguments import serve_parser
 from egress_proxy.cli.plan import ServiceLimits
 from egress_proxy.cli.planning import Planned, check, command_of, plan_service, shows_color
+from egress_proxy.cli.secret_source import variables_among
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity
@@ -118,7 +119,7 @@ def test_warnings_come_with_the_plan() -> None:
 def test_checking_reads_no_secret() -> None:
     argv = ["--inject-host", "b.example", "--inject-secret-env", "ABSENT"]
     checked = check(command_of(serve_parser("x").parse(argv)), {})
-    assert checked.secret_variables == {"ABSENT"}
+    assert variables_among(checked.secrets) == {"ABSENT"}
 
 
 @pytest.mark.parametrize(

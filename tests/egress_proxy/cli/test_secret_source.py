@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from egress_proxy.cli.secret_source import Secrets, SecretShelf, named_variables, read_secrets
+from egress_proxy.cli.secret_source import (
+    Secrets,
+    SecretShelf,
+    exposed_among,
+    read_secrets,
+    source_names,
+    variables_among,
+)
 from egress_proxy.settings.load import Loaded, load
 from egress_proxy.settings.origins import SettingsError, Text
+from egress_proxy.vault.sources import parse_source
 
 RULE = {"name": "provider", "host": "api.example.com", "secret": "env:KEY", "format": "Bearer {secret}"}
 ENVIRON = {"KEY": "CANARY-key", "T1": "CANARY-1", "T2": "CANARY-2", "T3": "CANARY-3"}
@@ -158,7 +166,7 @@ def test_the_variables_to_wipe_are_those_that_hold_secrets() -> None:
         client_token="fd:9",
         control__token="env:T3",
     )
-    assert named_variables(loaded) == {"KEY", "T1", "T3"}
+    assert variables_among(source_names(loaded)) == {"KEY", "T1", "T3"}
 
 
 def test_a_descriptor_is_read_once_and_held_for_a_reload() -> None:
@@ -181,3 +189,12 @@ def test_a_file_is_read_again_by_a_reload(tmp_path: Path) -> None:
         shared = read_secrets(loaded, shelf).clients.shared
         assert shared is not None
         assert shared.holds(value)
+
+
+def test_a_file_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
+    for name, mode in (("open", 0o644), ("own", 0o600)):
+        (tmp_path / name).write_text("sk-1")
+        (tmp_path / name).chmod(mode)
+    names = [parse_source(f"file:{tmp_path}/{name}") for name in ("open", "own", "absent")]
+    [warning] = exposed_among(names)
+    assert warning.startswith(f"secret source file:{tmp_path}/open can be read by every user")

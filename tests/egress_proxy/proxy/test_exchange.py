@@ -1,0 +1,781 @@
+"""One exchange while it happens: bodies and answers flow at once, and an end that is none never looks like one.
+
+Through a running data port, by both doors where they could differ. What is sent on is in test_forward.py,
+framing in test_http1.py, the guard itself in test_reflection.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import socket
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from egress_proxy.core.decision import Reason
+from egress_proxy.core.events import EndCause, Ended
+from egress_proxy.proxy.client_watch import CLIENT_LEFT_S
+from egress_proxy.proxy.forward import ForwardLimits
+from tests.conftest import Start, StartProvider
+from tests.egress_proxy.proxy.brokers import (
+    API_HOST,
+    DOORS,
+    SECRET,
+    Caller,
+    broker,
+    call,
+    rule,
+    secured_broker,
+)
+from tests.support.answers import (
+    abort,
+    bodiless,
+    bulk,
+    chunk,
+    chunked,
+    close,
+    close_without_notify,
+    early,
+    echo_header,
+    echo_split,
+    encoded,
+    fixed,
+    gzip_members,
+    gzipped,
+    head,
+    held,
+    interim,
+    nonsense,
+    play,
+    read_body,
+    reply_with,
+    reset,
+    torn_chunk,
+    torn_length,
+    until_close,
+)
+from tests.support.byte_stream import End, close_with_reset, read_exactly, read_some, read_until_end
+from tests.support.certificates import CertificateAuthority
+from tests.support.data_port import DataPort
+from tests.support.deadline import DEFAULT_S
+from tests.support.dns_stub import DnsStub
+from tests.support.exchange import Exchange
+from tests.support.http import read_chunk, read_head, read_response, request_bytes
+from tests.support.live_stream import LiveStream
+from tests.support.origins import pattern, pattern_sha256
+from tests.support.provider import Provider
+
+CANARY = SECRET.encode()
+VALUE = b"Bearer " + CANARY
+STARS = b"*" * len(VALUE)
+MIB = 1_048_576
+
+by_both_doors = pytest.mark.parametrize("door", DOORS)
+
+
+@pytest.fixture
+def provider(start: Start) -> Provider:
+    return start(Provider())
+
+
+@pytest.fixture
+def port(start: Start, provider: Provider) -> DataPort:
+    return start(broker(provider))
+
+
+def ended(port: DataPort) -> Ended:
+    return port.log.only(Ended)
+
+
+# Answers without a body, and what comes before an answer.
+
+
+@by_both_doors
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("HEAD", bodiless(200, [("Content-Length", "1234")])),
+        ("GET", bodiless(204)),
+        ("GET", bodiless(304, [("Content-Length", "9"), ("ETag", '"x"')])),
+    ],
+    ids=["HEAD", "204", "304"],
+)
+def test_an_answer_without_a_body_is_over_at_its_blank_line_and_the_connection_goes_on(
+    port: DataPort, provider: Provider, door: str, method: str, answer: bytes
+) -> None:
+    provider.otherwise(answer, fixed(b"next"))
+    caller = call(port, door)
+    caller.send(method)
+    assert read_exactly(caller.sock, len(answer)) == answer
+    assert caller.ask("GET").body == b"next"
+    assert [request.connection for request in provider.requests] == [0, 0]
+
+
+def test_interim_answers_reach_the_client_at_once_and_in_order(port: DataPort, provider: Provider) -> None:
+    gate = threading.Event()
+    provider.otherwise(play(interim(103, [("Link", "</x>")]), gate, interim(102), fixed(b"ok")))
+    caller = call(port)
+    caller.send("GET")
+    assert read_head(caller.sock).status == 103
+    gate.set()
+    response = read_response(caller.sock)
+    assert [one.status for one in response.interim] == [102]
+    assert (response.status, response.body) == (200, b"ok")
+
+
+def test_a_client_of_http_1_0_sees_no_interim_answer_and_a_close(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(play(interim(103), chunked(b"hi", b"ho", trailers=[("X-Sum", "1")])))
+    answer, end = port.converse(request_bytes("GET", "http://127.0.0.1/", version="HTTP/1.0"))
+    assert (answer, end) == (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhiho", End.EOF)
+    assert ended(port).cause is EndCause.DONE
+
+
+def test_trailers_are_passed_on(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(chunked(b"hi", trailers=[("X-Sum", "1")]))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+    assert read_exactly(caller.sock, len(b"2\r\nhi\r\n0\r\nX-Sum: 1\r\n\r\n")).endswith(
+        b"0\r\nX-Sum: 1\r\n\r\n"
+    )
+
+
+def test_a_connection_that_the_upstream_closes_is_kept_for_the_client(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(until_close(b"without a length"), fixed(b"next"))
+    caller = call(port)
+    first = caller.ask("GET")
+    assert (first.body, first.value("Transfer-Encoding")) == (b"without a length", "chunked")
+    assert caller.ask("GET").body == b"next"
+
+
+# Streams.
+
+
+@by_both_doors
+def test_each_event_of_a_stream_is_seen_before_the_next_one_is_sent(
+    port: DataPort, provider: Provider, door: str
+) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    caller = call(port, door)
+    caller.send("GET", "/events")
+    assert read_head(caller.sock).value("Content-Type") == "text/event-stream"  # before any event
+    for text in ("a", "x" * 70_000, "b"):
+        sent = stream.event(text)
+        received = b""
+        while len(received) < len(sent):
+            received += read_chunk(caller.sock)
+        assert received == sent
+    stream.finish()
+    assert read_chunk(caller.sock) == b""
+    assert ended(port).cause is EndCause.DONE
+
+
+def test_an_event_that_ends_as_the_credential_begins_waits_only_for_what_could_complete_it(
+    port: DataPort, provider: Provider
+) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    caller = call(port)
+    caller.send("GET", "/events")
+    read_head(caller.sock)
+    stream.push(b"data: sk-CAN")
+    assert read_chunk(caller.sock) == b"data: "
+    stream.push(b"TEEN\n\n")
+    assert read_chunk(caller.sock) == b"sk-CANTEEN\n\n"
+
+
+@by_both_doors
+def test_bulk_comes_whole(port: DataPort, provider: Provider, door: str) -> None:
+    provider.otherwise(bulk(20 * MIB))
+    body = call(port, door).ask("GET", timeout_s=20).body
+    assert hashlib.sha256(body).hexdigest() == pattern_sha256(20 * MIB)
+    assert ended(port).bytes_in == 20 * MIB
+
+
+# Bodies on their way up.
+
+
+@by_both_doors
+def test_a_body_is_sent_on_as_it_comes_and_whole(port: DataPort, provider: Provider, door: str) -> None:
+    provider.otherwise(reply_with(lambda request: fixed(request.body_sha256.encode())))
+    caller = call(port, door)
+    size = 50 * MIB
+    block = pattern(65_537 * 16)
+    caller.sock.sendall(
+        request_bytes("PUT", caller.origin + "/", [("Host", caller.host), ("Content-Length", str(size))])
+    )
+    left = size
+    while left:
+        caller.sock.sendall(block[:left])
+        left -= len(block[:left])
+    assert read_response(caller.sock, timeout_s=20).body.decode() == pattern_sha256(size)
+    assert ended(port).bytes_out == size
+    assert caller.ask("GET").status == 200
+
+
+def test_a_body_reaches_the_upstream_before_it_is_complete(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(fixed(b"ok"))
+    caller = call(port)
+    caller.send("POST", headers=[("Content-Length", "10")])
+    caller.sock.sendall(b"12345")
+    provider.wait_for_requests(1, whole=False)
+    caller.sock.sendall(b"67890")
+    assert read_response(caller.sock).body == b"ok"
+    assert provider.only_request.body == b"1234567890"
+
+
+@contextlib.contextmanager
+def uploading(sock: socket.socket, total_bytes: int) -> Iterator[None]:
+    """Send so much from a thread, as a client does that reads meanwhile; a reset ends it."""
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            left = total_bytes
+            while left > 0:
+                sock.sendall(pattern(min(left, 65_536)))
+                left -= 65_536
+
+    thread = threading.Thread(target=send, name="support-upload", daemon=True)
+    thread.start()
+    yield
+    sock.close()
+    thread.join(DEFAULT_S)
+
+
+@by_both_doors
+def test_an_early_answer_to_an_upload_arrives_and_the_connection_is_closed(
+    port: DataPort, provider: Provider, door: str
+) -> None:
+    provider.otherwise(early(fixed(b"too large", 413, [("Connection", "close")])))
+    caller = call(port, door)
+    caller.send("POST", headers=[("Content-Length", str(50 * MIB))])
+    with uploading(caller.sock, 50 * MIB):
+        response = read_response(caller.sock)
+        assert (response.status, response.body, response.value("Connection")) == (413, b"too large", "close")
+        assert response.value("X-Proxy-Error") is None
+    assert ended(port).status == 413
+
+
+def test_an_early_answer_that_a_reset_follows_arrives(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(play(fixed(b"too large", 413), abort))
+    caller = call(port)
+    caller.send("POST", headers=[("Content-Length", str(50 * MIB))])
+    with uploading(caller.sock, 50 * MIB):
+        response = read_response(caller.sock)
+        assert response.status in (413, 502)  # a reset may overtake the answer on its way to us
+        assert response.value("Connection") == "close"
+
+
+def test_an_answer_may_begin_before_the_body_is_through(port: DataPort, provider: Provider) -> None:
+    gate = threading.Event()
+    provider.otherwise(
+        play(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"begun"), gate, read_body, b"0\r\n\r\n")
+    )
+    caller = call(port)
+    caller.send("POST", headers=[("Content-Length", "4")])
+    read_head(caller.sock)
+    assert read_chunk(caller.sock) == b"begun"
+    gate.set()
+    caller.sock.sendall(b"late")
+    assert read_chunk(caller.sock) == b""
+    assert provider.only_request.body == b"late"
+
+
+# Expect: 100-continue.
+
+EXPECT = [("Expect", "100-continue"), ("Content-Length", "4")]
+
+
+@by_both_doors
+def test_a_client_that_expects_100_continue_hears_it_from_the_upstream(
+    port: DataPort, provider: Provider, door: str
+) -> None:
+    provider.otherwise(fixed(b"ok"))
+    caller = call(port, door)
+    caller.send("POST", headers=EXPECT)
+    assert read_head(caller.sock).status == 100
+    caller.sock.sendall(b"body")
+    assert read_response(caller.sock).body == b"ok"
+    assert provider.only_request.value("Expect") == "100-continue"
+    assert provider.only_request.body == b"body"
+    assert caller.ask("GET").status == 200
+
+
+def test_a_client_that_expects_100_continue_may_be_refused_by_the_upstream(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(early(fixed(b"no", 417, [("Connection", "close")])))
+    caller = call(port)
+    caller.send("POST", headers=EXPECT)
+    response = read_response(caller.sock)
+    assert (response.status, response.value("Connection"), response.interim) == (417, "close", ())
+
+
+def test_a_client_that_does_not_wait_for_100_continue_is_served(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(fixed(b"ok"))
+    caller = call(port)
+    caller.send("POST", headers=[("Expect", "100-continue")], body=b"body")
+    assert read_response(caller.sock).body == b"ok"
+    assert provider.only_request.body == b"body"
+
+
+# Ends that are none.
+
+
+def whole_head(caller: Caller) -> None:
+    assert read_head(caller.sock).status == 200
+
+
+TORN = {
+    "in a chunk": torn_chunk(b"whole", torn=b"to", declared=100),
+    "between chunks": play(head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"whole"), close),
+    "within its length": torn_length(b"half", 8),
+    "by a reset in a chunk": torn_chunk(b"whole", torn=b"to", declared=100, ending=abort),
+    "by a reset without a length": until_close(b"half", ending=abort),
+    "by nonsense instead of a chunk": play(
+        head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"whole") + b"zz\r\n"
+    ),
+}
+
+
+@by_both_doors
+@pytest.mark.parametrize("kind", TORN)
+def test_an_answer_that_breaks_off_resets_the_client(
+    port: DataPort, provider: Provider, door: str, kind: str
+) -> None:
+    provider.otherwise(TORN[kind])
+    caller = call(port, door)
+    caller.send("GET")
+    _, end = read_until_end(caller.sock)
+    assert end is End.RESET
+    assert (ended(port).cause, ended(port).status) == (EndCause.TRUNCATED, 200)
+
+
+@pytest.mark.parametrize("kind", ["in a chunk", "within its length"])
+def test_a_client_of_http_1_0_is_reset_too(port: DataPort, provider: Provider, kind: str) -> None:
+    provider.otherwise(TORN[kind])
+    _, end = port.converse(request_bytes("GET", "http://127.0.0.1/", version="HTTP/1.0"))
+    assert end is End.RESET  # a close would be the end of the answer
+    assert ended(port).cause is EndCause.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("script", "end"),
+    [
+        (until_close(b"half", ending=close_without_notify), End.RESET),
+        (torn_length(b"half", 8, ending=close_without_notify), End.RESET),
+        (torn_length(b"half", 8, ending=close), End.RESET),
+    ],
+    ids=["no length, no close_notify", "length, no close_notify", "length, close_notify"],
+)
+def test_a_tls_answer_that_breaks_off_resets_the_client(
+    start: Start,
+    start_provider: StartProvider,
+    ca: CertificateAuthority,
+    dns: DnsStub,
+    script: Callable[[Exchange], None],
+    end: End,
+) -> None:
+    provider = start_provider(API_HOST)
+    provider.otherwise(script)
+    port = start(secured_broker(provider.port, ca, dns))
+    caller = call(port, host=API_HOST)
+    caller.send("GET")
+    assert read_until_end(caller.sock)[1] is end
+    assert ended(port).cause is EndCause.TRUNCATED
+
+
+def test_a_tls_answer_without_length_that_says_it_is_complete_is(
+    start: Start, start_provider: StartProvider, ca: CertificateAuthority, dns: DnsStub
+) -> None:
+    provider = start_provider(API_HOST)
+    provider.otherwise(until_close(b"whole"))
+    port = start(secured_broker(provider.port, ca, dns))
+    assert call(port, host=API_HOST).ask("GET").body == b"whole"
+    assert ended(port).cause is EndCause.DONE
+
+
+SPOKEN_NONSENSE = {
+    "another protocol": (nonsense(), "upstream-protocol"),
+    "a reset": (reset(), "upstream-protocol"),
+    "a reset in the head": (reset(b"HTTP/1.1 200 O"), "upstream-protocol"),
+    "a close": (play(read_body, close), "upstream-protocol"),
+    "a close in the head": (nonsense(b"HTTP/1.1 200 OK\r\nX: "), "upstream-protocol"),
+    "a head that is too long": (nonsense(head(200, [("X", "x" * 70_000)])), "upstream-protocol"),
+    "an upgrade that nobody asked for": (nonsense(head(101, [("Upgrade", "x")])), "upstream-protocol"),
+}
+
+
+@by_both_doors
+@pytest.mark.parametrize("kind", SPOKEN_NONSENSE)
+def test_an_upstream_that_does_not_answer_in_http_is_a_502(
+    port: DataPort, provider: Provider, door: str, kind: str
+) -> None:
+    script, code = SPOKEN_NONSENSE[kind]
+    provider.otherwise(script)
+    refused = call(port, door).ask("POST", body=b"x")
+    assert (refused.status, refused.value("X-Proxy-Error")) == (502, code)
+    assert refused.json()["rule"] == "inject:provider"
+    assert ended(port).reason is Reason.UPSTREAM_PROTOCOL
+
+
+def test_an_exchange_that_is_cancelled_in_the_middle_of_its_answer_resets_the_client(
+    port: DataPort, provider: Provider
+) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    caller = call(port)
+    caller.sock.sendall(request_bytes("GET", "http://127.0.0.1/", version="HTTP/1.0"))
+    read_head(caller.sock)
+    stream.push(b"half")
+    assert read_exactly(caller.sock, 4) == b"half"
+    port.stop()
+    assert read_until_end(caller.sock) == (b"", End.RESET)
+    assert stream.await_hangup() is End.RESET
+
+
+# Time limits.
+
+
+@by_both_doors
+def test_a_first_byte_that_is_late_is_a_504(start: Start, provider: Provider, door: str) -> None:
+    gate = threading.Event()
+    provider.otherwise(held(gate, fixed(b"late")))
+    port = start(broker(provider, forwarding=ForwardLimits(first_byte_s=0.3, idle_s=60)))
+    refused = call(port, door).ask("POST", body=b"x")
+    assert (refused.status, refused.value("X-Proxy-Error")) == (504, "upstream-timeout")
+    assert ended(port).reason is Reason.UPSTREAM_TIMEOUT
+    assert provider.wait_for_closed() is not End.OPEN
+
+
+def test_a_stream_may_be_silent_for_longer_than_its_first_byte_took(start: Start, provider: Provider) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    port = start(broker(provider, forwarding=ForwardLimits(first_byte_s=0.2, idle_s=60)))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+    caller.sock.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        caller.sock.recv(1)
+    stream.event("late")
+    assert read_chunk(caller.sock) == b"data: late\n\n"
+
+
+def test_a_stream_that_is_silent_for_too_long_is_cut(start: Start, provider: Provider) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    port = start(broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.3)))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+    assert read_until_end(caller.sock) == (b"", End.RESET)
+    assert ended(port).cause is EndCause.TRUNCATED
+
+
+def test_a_client_that_takes_nothing_in_is_given_up_after_the_idle_time(
+    start: Start, provider: Provider
+) -> None:
+    provider.otherwise(bulk(200 * MIB))
+    port = start(broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.3)))
+    call(port).send("GET")
+    assert ended(port).cause is EndCause.CLIENT_RESET
+    assert provider.wait_for_closed() is not None
+
+
+# Clients that leave.
+
+
+def begun(port: DataPort, provider: Provider, door: str = "absolute") -> tuple[Caller, LiveStream]:
+    """A client that has the head of a stream, whose upstream then says nothing."""
+    stream = LiveStream()
+    provider.otherwise(stream)
+    caller = call(port, door)
+    caller.send("GET")
+    read_head(caller.sock)
+    return caller, stream
+
+
+@by_both_doors
+@pytest.mark.parametrize("leave", [close_with_reset, socket.socket.close], ids=["reset", "close"])
+def test_the_upstream_of_a_client_that_left_is_let_go_although_it_is_silent(
+    port: DataPort, provider: Provider, door: str, leave: Callable[[socket.socket], None]
+) -> None:
+    caller, stream = begun(port, provider, door)
+    leave(caller.sock)
+    assert stream.await_hangup(CLIENT_LEFT_S + DEFAULT_S) is End.RESET
+    assert ended(port).cause is EndCause.CLIENT_RESET
+
+
+def test_a_reset_of_the_client_is_acted_on_at_once(port: DataPort, provider: Provider) -> None:
+    caller, stream = begun(port, provider)
+    close_with_reset(caller.sock)
+    stream.await_hangup()
+    assert ended(port).duration_s < CLIENT_LEFT_S
+
+
+def test_the_upstream_of_a_client_that_left_before_any_answer_is_let_go(
+    port: DataPort, provider: Provider
+) -> None:
+    ends: list[End] = []
+    provider.otherwise(lambda exchange: (exchange.read_body(), ends.append(exchange.await_hangup()))[1])
+    caller = call(port)
+    caller.send("POST", body=b"x")
+    provider.wait_for_requests(1)
+    caller.sock.close()
+    provider.wait_for_closed(timeout_s=CLIENT_LEFT_S + DEFAULT_S)
+    assert ends == [End.RESET]
+    assert ended(port).cause is EndCause.CLIENT_RESET
+
+
+def test_the_upstream_of_a_client_that_left_within_its_body_is_let_go(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(fixed(b"ok"))
+    caller = call(port)
+    caller.send("POST", headers=[("Content-Length", "10")])
+    caller.sock.sendall(b"12345")
+    provider.wait_for_requests(1, whole=False)
+    caller.sock.close()
+    provider.wait_for_closed()
+    assert ended(port).cause is EndCause.CLIENT_RESET
+    assert not provider.only_request.whole
+
+
+def test_a_client_that_only_ended_its_direction_gets_an_answer_that_comes_soon(
+    port: DataPort, provider: Provider
+) -> None:
+    gate = threading.Event()
+    provider.otherwise(held(gate, fixed(b"ok")))
+    caller = call(port)
+    caller.send("GET")
+    caller.sock.shutdown(socket.SHUT_WR)
+    provider.wait_for_requests(1)
+    gate.set()
+    assert read_response(caller.sock).body == b"ok"
+    assert ended(port).cause is EndCause.DONE
+
+
+def test_a_client_whose_next_request_is_there_has_not_left(port: DataPort, provider: Provider) -> None:
+    caller, stream = begun(port, provider)
+    provider.on("/next", fixed(b"next"))
+    caller.send("GET", "/next")
+    stream.event("still there")
+    assert read_chunk(caller.sock) == b"data: still there\n\n"
+    stream.finish()
+    assert read_chunk(caller.sock) == b""
+    assert read_response(caller.sock).body == b"next"
+
+
+# Back-pressure.
+
+
+def test_an_answer_that_the_client_does_not_read_is_not_held(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(bulk(100 * MIB))
+    tracemalloc.start()
+    try:
+        caller = call(port)
+        caller.send("GET", "/bulk")
+        read_head(caller.sock)
+        size, stood = -1, provider_sent(provider)
+        while size != stood:  # until the provider gets nothing more out
+            size = stood
+            read_exactly(caller.sock, 1000)
+            stood = provider_sent(provider)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MIB
+
+
+def provider_sent(provider: Provider) -> int:
+    """Nothing is counted at the provider: a number that stands still at once."""
+    return len(provider.requests)
+
+
+def test_a_body_that_the_upstream_does_not_read_is_not_held(port: DataPort, provider: Provider) -> None:
+    gate = threading.Event()
+    provider.otherwise(play(gate, read_body, fixed(b"ok")))
+    caller = call(port)
+    tracemalloc.start()
+    try:
+        caller.send("POST", headers=[("Content-Length", str(100 * MIB))])
+        caller.sock.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            for _ in range(100):
+                caller.sock.sendall(b"x" * MIB)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MIB
+
+
+# The credential in answers.
+
+ECHO_FIELDS = [("Authorization", "X-Echo"), ("Authorization", "Set-Cookie"), ("Authorization", "Location")]
+
+
+@by_both_doors
+@pytest.mark.parametrize("into", ["X-Echo", "Set-Cookie", "Location"])
+def test_the_credential_in_a_header_of_the_answer_is_starred(
+    port: DataPort, provider: Provider, door: str, into: str
+) -> None:
+    provider.otherwise(echo_header("Authorization", into))
+    response = call(port, door).ask("GET")
+    assert response.value(into) == STARS.decode()
+    assert CANARY not in response.head.raw
+
+
+def test_the_credential_in_a_name_a_phrase_an_interim_head_or_a_trailer_is_starred(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(
+        play(
+            interim(103, [("X-Early", SECRET)]),
+            head(200, [("Transfer-Encoding", "chunked"), (SECRET, "x")], f"OK {SECRET}")
+            + chunk(b"hi")
+            + f"0\r\nX-Late: {SECRET}\r\n{SECRET}: y\r\n\r\n".encode(),
+        )
+    )
+    answer, end = port.converse(request_bytes("GET", "http://127.0.0.1/", [("Connection", "close")]))
+    assert end is End.EOF
+    assert CANARY not in answer
+    stars = b"*" * len(CANARY)
+    for expected in (
+        b"X-Early: " + stars,
+        b"200 OK " + stars,
+        stars + b": x",
+        b"X-Late: " + stars,
+        stars + b": y",
+    ):
+        assert expected in answer
+
+
+def test_a_length_is_no_place_for_stars(start: Start, provider: Provider) -> None:
+    provider.otherwise(fixed(b"1234"))
+    port = start(broker(provider, secret="4"))
+    response = call(port).ask("GET")
+    assert (response.body, response.value("Content-Length")) == (b"123*", "4")
+
+
+@by_both_doors
+def test_the_credential_in_a_body_is_starred_at_equal_length(
+    port: DataPort, provider: Provider, door: str
+) -> None:
+    provider.otherwise(reply_with(lambda request: fixed(request.raw_head)))
+    response = call(port, door).ask("GET")
+    assert response.value("Content-Length") == str(len(provider.only_request.raw_head))
+    assert response.body == provider.only_request.raw_head.replace(VALUE, STARS)
+    assert STARS in response.body
+
+
+def test_the_credential_that_comes_in_two_parts_is_starred(port: DataPort, provider: Provider) -> None:
+    gate = threading.Event()
+    provider.otherwise(echo_split(CANARY, gate))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+    first = read_chunk(caller.sock)
+    assert b"Bearer" not in first
+    gate.set()
+    rest = b"".join(iter(lambda: read_chunk(caller.sock), b""))
+    assert first + rest == provider.only_request.raw_head.replace(VALUE, STARS)
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_clean_gzip_body_passes_byte_for_byte(port: DataPort, provider: Provider, status: int) -> None:
+    octets = gzip_members(pattern(300_000), 3)
+    provider.otherwise(encoded("gzip", octets, status))
+    response = call(port).ask("GET", headers=[("Accept-Encoding", "gzip")])
+    assert (response.status, response.value("Content-Encoding")) == (status, "gzip")
+    assert response.value("Content-Length") == str(len(octets))
+    assert response.body == octets
+    assert gzip.decompress(response.body) == pattern(300_000)
+
+
+@by_both_doors
+def test_a_gzip_body_with_the_credential_is_aborted(port: DataPort, provider: Provider, door: str) -> None:
+    provider.otherwise(reply_with(lambda request: gzipped(pattern(100_000) + request.raw_head)))
+    caller = call(port, door)
+    caller.send("GET")
+    received, end = read_until_end(caller.sock)
+    assert end is End.RESET
+    assert CANARY not in received
+    assert ended(port).cause is EndCause.REFLECTION
+    assert provider.wait_for_closed() is not None
+
+
+def test_a_body_that_is_not_the_gzip_it_says_it_is_is_aborted(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(encoded("gzip", b"not gzip at all, " * 10))
+    caller = call(port)
+    caller.send("GET")
+    assert read_until_end(caller.sock)[1] is End.RESET
+    assert ended(port).cause is EndCause.TRUNCATED
+
+
+CODINGS = ["br", "zstd", "deflate", "gzip, gzip", "x"]
+
+
+@by_both_doors
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_coding_that_cannot_be_looked_into_is_a_502(
+    port: DataPort, provider: Provider, door: str, coding: str
+) -> None:
+    provider.otherwise(encoded(coding, b"opaque"))
+    refused = call(port, door).ask("GET")
+    assert (refused.status, refused.value("X-Proxy-Error")) == (502, "body-not-inspectable")
+    assert ended(port).reason is Reason.BODY_NOT_INSPECTABLE
+    assert coding in ended(port).detail
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_rule_may_let_opaque_bodies_pass(start: Start, provider: Provider, coding: str) -> None:
+    provider.otherwise(encoded(coding, b"opaque"))
+    port = start(broker(provider, route=rule(provider.port, opaque_bodies=True)))
+    response = call(port).ask("GET")
+    assert (response.body, response.value("Content-Encoding")) == (b"opaque", coding)
+
+
+def test_a_coding_of_an_answer_without_a_body_does_not_matter(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(bodiless(304, [("Content-Encoding", "br")]))
+    assert call(port).ask("GET").status == 304
+
+
+def test_a_refusal_does_not_quote_the_credential_that_an_upstream_sent_back(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(echo_header("Authorization", "Content-Encoding"))
+    refused = call(port).ask("GET")
+    assert refused.status == 502
+    assert CANARY not in refused.head.raw + refused.body
+    assert SECRET not in str(port.log.all)
+    assert ended(port).reason is Reason.BODY_NOT_INSPECTABLE
+
+
+def test_the_code_of_our_own_refusals_never_comes_from_an_upstream(
+    port: DataPort, provider: Provider
+) -> None:
+    provider.otherwise(fixed(b"", 403, [("x-proxy-error", "blocked-by-allowlist")]))
+    response = call(port).ask("GET")
+    assert (response.status, response.value("X-Proxy-Error")) == (403, None)
+    assert ended(port).status == 403
+
+
+def test_reading_little_by_little_gives_the_same_answer(port: DataPort, provider: Provider) -> None:
+    provider.otherwise(bulk(3_000_000))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+    digest, left = hashlib.sha256(), 3_000_000
+    while left:
+        block = read_some(caller.sock)[:]
+        digest.update(block)
+        left -= len(block)
+    assert digest.hexdigest() == pattern_sha256(3_000_000)
