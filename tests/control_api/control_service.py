@@ -137,10 +137,10 @@ class ControlService:
             raise self.reload_outcome
         return self.reload_outcome
 
-    def _audit(self, event: Event) -> None:
+    def _audit(self, *events: Event) -> None:
         if self.audit_fault is not None:
             raise self.audit_fault
-        self.events.append(event)
+        self.events.extend(events)
 
     def _status(self) -> ServiceStatus:
         listeners = tuple(self.own)

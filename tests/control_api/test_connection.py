@@ -152,6 +152,12 @@ async def test_a_fault_that_cannot_even_be_answered_is_recorded_and_closes_the_c
     assert (await control.call("GET", "/status")).status == 200
 
 
+async def test_an_audit_log_that_breaks_its_promise_hangs_nobody(control: ControlService) -> None:
+    control.audit_fault = RuntimeError()
+    async with control.connect(request_bytes("GET", "/nothing", [control.host, BEARER])) as (reader, _):
+        assert await reader.read() == b""
+
+
 async def test_a_fault_of_the_audit_log_itself_ends_the_connection_and_nothing_else(
     control: ControlService,
 ) -> None:

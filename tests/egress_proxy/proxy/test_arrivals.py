@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from egress_proxy.core.decision import Reason
+from egress_proxy.core.access import Access
+from egress_proxy.core.decision import Decision, Reason
 from egress_proxy.core.events import Decided, Ended, Event, Faulted
+from egress_proxy.core.grants import Grants
+from egress_proxy.core.policy import Policy
+from egress_proxy.core.policy import decide as sound
 from egress_proxy.core.seams import AuditUnavailable
-from egress_proxy.proxy import arrivals as arrivals_module
 from tests.support.byte_stream import End, connect, read_end, read_exactly, read_until_end
 from tests.support.data_port import CONNECTIONS, DataPort
 from tests.support.deadline import eventually
@@ -29,7 +33,7 @@ def echo() -> Iterator[EchoOrigin]:
 
 
 @contextlib.contextmanager
-def data_port(**options: object) -> Iterator[DataPort]:
+def data_port(**options: Any) -> Iterator[DataPort]:
     with DataPort(relay="epoll", **options) as port:
         yield port
 
@@ -156,14 +160,13 @@ def test_nothing_passes_that_cannot_be_written_down(echo: EchoOrigin) -> None:
 def test_a_fault_ends_its_own_connection_and_is_told_once(
     echo: EchoOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = arrivals_module.decide
 
-    def decide(access, policy, grants, now):  # type: ignore[no-untyped-def]
+    def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decision:
         if access.target.port == 1:
             raise RuntimeError("canary")
         return sound(access, policy, grants, now)
 
-    monkeypatch.setattr(arrivals_module, "decide", decide)
+    monkeypatch.setattr("egress_proxy.proxy.arrivals.decide", decide)
     with data_port(allow=[echo.address], expect_faults=True) as port:
         bad, good = port.open(), port.open()
         bad.sendall(connect_request("127.0.0.1:1"))

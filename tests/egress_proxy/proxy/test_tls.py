@@ -232,6 +232,30 @@ async def test_megabytes_both_ways_at_once_arrive_byte_for_byte(
     assert hashlib.sha256(arrived[0]).digest() == hashlib.sha256(up).digest()
 
 
+async def test_two_who_send_at_once_do_not_mix_their_records(ca: CertificateAuthority, start: Start) -> None:
+    """As a body and what TLS itself has to say while reading do; the first one fills the connection."""
+    begin = threading.Event()
+    arrived: list[bytes] = []
+    bulk, small = pattern(BULK_BYTES), [bytes([number]) * 1000 for number in range(50)]
+
+    def read_late(sock: ssl.SSLSocket) -> None:
+        begin.wait(DEFAULT_S)
+        arrived.append(read_exactly(sock, BULK_BYTES + 50_000))
+        sock.sendall(b"done")
+
+    async with secured(start, ca, read_late) as (stream, _):
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            filling = group.create_task(stream.send(bulk))
+            await asyncio.wait([filling], timeout=0.05)
+            assert not filling.done()
+            for piece in small:
+                group.create_task(stream.send(piece))
+            await asyncio.sleep(0)  # one turn of the loop: all of them have tried
+            begin.set()
+        assert await stream.receive() == b"done"
+    assert arrived == [bulk + b"".join(small)]
+
+
 async def test_an_empty_send_is_no_end(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, echo) as (stream, _):
         await stream.send(b"")
@@ -301,19 +325,18 @@ async def test_a_broken_record_is_no_end(ca: CertificateAuthority, start: Start)
 
 async def test_an_aborted_stream_is_a_reset_at_the_server(ca: CertificateAuthority, start: Start) -> None:
     ends: list[End] = []
+    watched = threading.Event()
 
     def watch(sock: ssl.SSLSocket) -> None:
         try:
-            socket.socket.recv(sock, 1)
+            ends.append(End.OPEN if socket.socket.recv(sock, 1) else End.EOF)
         except ConnectionResetError:
             ends.append(End.RESET)
+        watched.set()
 
-    origin = start(TlsOrigin(server_context(ca.leaf(NAME)), watch))
-    async with dialled(origin.port) as below:
-        stream = await TlsStream.connect(below, ca.client_context(), NAME)
-        await asyncio.to_thread(origin.wait_for_handshake)
+    async with secured(start, ca, watch) as (stream, _):
         stream.abort()
-    origin.stop()
+        await asyncio.to_thread(watched.wait, DEFAULT_S)
     assert ends == [End.RESET]
 
 
