@@ -156,6 +156,11 @@ _KINDS: dict[type[Event], str] = {
 _NAMES = {kind: tuple(part.name for part in fields(kind)) for kind in _KINDS}
 
 
+def kind_of(event: Event) -> str:
+    """The event's kind as the log names it."""
+    return _KINDS[type(event)]
+
+
 def record_of(event: Event) -> dict[str, Field]:
     """The event as flat fields of fixed names, ``kind`` first."""
     kind = type(event)

@@ -13,16 +13,13 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from egress_proxy.core.events import Event, record_of
+from egress_proxy.core.events import Event
 from egress_proxy.core.seams import AuditUnavailable, Now
+from egress_proxy.proxy.audit_line import line_of
 
 FIRST_PREVIOUS = "0" * 64
 # What is read back at the start to find the last line; a line has some 500 bytes.
 _TAIL_BYTES = 65_536
-
-
-# ASCII alone: control characters, U+2028 and the like cannot end a line or move a terminal's cursor.
-_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class OnError(enum.StrEnum):
@@ -69,8 +66,7 @@ class AuditLog:
         time = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
         previous, sequence, lines = self._previous, self._sequence, bytearray()
         for event in events:
-            record = {"seq": sequence, "time": time, **record_of(event), "prev": previous}
-            line = _ENCODE(record).encode()
+            line = line_of(event, sequence, time, previous)
             previous, sequence = hashlib.sha256(line).hexdigest(), sequence + 1
             lines += line + b"\n"
         if self._append(lines):

@@ -1,16 +1,16 @@
-"""Cases C53 and C54: a secret is in no output of any kind, whatever goes wrong; and what one may be.
+"""Case C53: a secret is in no output of any kind, whatever goes wrong.
 
-Every byte that leaves the process is searched, in all forms that a reader could turn back.
+Every byte that leaves the process is searched, in all forms that a reader could turn back. What a secret
+may be: test_case_secrets_and_logs_values.py.
 """
 
 from __future__ import annotations
 
 import base64
-import os
 import signal
 import sys
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -140,8 +140,15 @@ class World:
         return self.send(request_bytes("GET", f"http://{host}{path}", headers))
 
 
+@pytest.fixture
+def world(shared: World) -> Iterator[World]:
+    yield shared
+    shared.service.close_sockets()
+    shared.provider.close_idle()
+
+
 @pytest.fixture(scope="module")
-def world(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def shared(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("canary")
     good, bad = server_context(ca.leaf("api.example")), server_context(ca.expired("bad.example"))
     with DnsStub() as dns, Provider(tls=good) as provider, Provider(tls=bad) as liar, closed_port() as closed:
@@ -247,12 +254,11 @@ def test_no_failure_shows_a_secret(world: World) -> None:
 def test_the_control_api_shows_no_secret(world: World) -> None:
     token = CANARIES["CONTROL_TOKEN"]
     answers = []
-    for header in (f"Bearer {token}x", f"bearer {token}", f"Basic {token}", f"Bearer {token}"):
-        for call in ("GET /status", "GET /grants", "POST /reload", f"GET /{token}", "DELETE /allow"):
+    for header in (f"Bearer {token}", f"bearer {token}", f"Basic {token}", f"Bearer {token}x"):
+        for call in ("GET /status", f"GET /grants?token={token}", f"GET /no?{token}", "DELETE /allow"):
             lines = f"{call} HTTP/1.1\r\nHost: localhost:{world.service.control_port}\r\n"
             octets = f"{lines}Authorization: {header}\r\nConnection: close\r\n\r\n".encode()
             answers.append(world.send(octets, control=True))
-    # The one thing shown is the path that the caller sent; nobody who has the token puts it there twice.
     assert all(not leaks(answer) for answer in answers)
 
 
@@ -275,165 +281,46 @@ def test_the_process_cannot_be_looked_into(world: World) -> None:
         assert (world.folder / name).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_end_in_the_middle_of_it_shows_no_secret(
-    ca: CertificateAuthority, dns: DnsStub, start_provider: Callable[..., Provider], number: signal.Signals
+    ca: CertificateAuthority, dns: DnsStub, start_provider: Callable[..., Provider], tmp_path: Path
 ) -> None:
     provider = start_provider("api.example")
     dns.add("api.example", "127.0.0.1")
     provider.otherwise(
         play(read_body, head(200, [("Content-Length", "9")]) + b"a", lambda e: e.await_hangup())
     )
-    args = (
-        "--inject-host",
-        "api.example",
-        "--inject-secret-env",
-        "SECRET",
-        "--inject-port",
-        str(provider.port),
-    )
-    args = (*args, "--allow-private", "api.example:80", "--resolver", dns.address, "-v")
+    rule = f'[[inject]]\nname = "api"\nhost = "api.example"\nupstream_port = {provider.port}\n'
+    limits = "\n[limits]\ndrain_timeout_s = 0.3\n"
+    text = f'allow_private = ["api.example:80"]\n{rule}secret = "env:SECRET"{limits}'
+    args = ("--config", write_config(tmp_path, text), "--resolver", dns.address, "-v")
     env = {"SECRET": CANARIES["SECRET"], "SSL_CERT_FILE": str(ca.pem_path), "PYTHONASYNCIODEBUG": "1"}
     with Service(*args, env=env) as service:
         sock = service.open()
         sock.sendall(request_bytes("GET", "http://api.example/"))
         provider.wait_for_requests(1)
-        sock.close()
-        service.signal(number)
+        service.signal(signal.SIGTERM)
         assert service.wait() == 0
         assert leaks(service.stderr.text + service.stdout.text) == []
 
 
-BAD_STARTS: dict[str, tuple[str, ...]] = {
-    "help": ("serve", "--help"),
-    "an unknown option": ("serve", "--allow", "ok.example", "--no-such-option"),
-    "a bad value": ("serve", "--allow", "ok.example", "--connect-timeout", "never"),
-    "a secret for a source": (
-        "serve",
-        "--inject-host",
-        "a.example",
-        "--inject-secret-env",
-        CANARIES["SECRET"],
-    ),
-    "a secret for a token's name": (
-        "serve",
-        "--allow-none",
-        "--control-token-env",
-        CANARIES["CONTROL_TOKEN"],
-    ),
-    "a secret for a host": ("serve", "--allow", f"https://{CANARIES['SECRET']}@x.example/"),
-    "half a rule": ("serve", "--inject-secret-env", "SECRET"),
-    "config show": ("config", "show", "--inject-host", "a.example", "--inject-secret-env", "SECRET"),
-    "config show as JSON": (
-        "config",
-        "show",
-        "--json",
-        "--allow-none",
-        "--control-token-env",
-        "CONTROL_TOKEN",
-    ),
-    "config check": (
-        "config",
-        "check",
-        "--inject-host",
-        "a.example",
-        "--inject-secret-env",
-        "SECRET",
-        "--secrets",
-    ),
-    "check": ("check", "a.example", "--inject-host", "a.example", "--inject-secret-env", "SECRET"),
-    "env": ("env", "--proxy", "127.0.0.1:1"),
-    "version": ("--version",),
-    "a port that is taken": ("serve", "--bind", "127.0.0.1:{taken}", "--inject-host", "a.example"),
+BAD_STARTS = {  # {1} and so on: the canaries themselves, where only their source belongs
+    "help": "serve --help",
+    "an unknown option": "serve --allow ok.example --no-such-option",
+    "a bad value": "serve --allow ok.example --connect-timeout never",
+    "a secret for its variable": "serve --inject-host a.example --inject-secret-env {0}",
+    "a token for its variable": "serve --allow-none --control-token-env {1}",
+    "half a rule": "serve --inject-secret-env SECRET",
+    "config show": "config show --json --inject-host a.example --inject-secret-env SECRET"
+    " --control-token-env CONTROL_TOKEN --client-token-env CLIENT_TOKEN",
+    "config check": "config check --secrets --inject-host a.example --inject-secret-env SECRET",
+    "check": "check a.example --inject-host a.example --inject-secret-env SECRET",
+    "a port that is taken": "serve --bind 127.0.0.1:{taken} --inject-host a.example --inject-secret-env SECRET",
 }
 
 
-@pytest.mark.parametrize("args", BAD_STARTS.values(), ids=BAD_STARTS.keys())
-def test_no_start_and_no_verb_shows_a_secret(world: World, args: tuple[str, ...]) -> None:
-    filled = [arg.replace("{taken}", str(world.service.proxy_port)) for arg in args]
-    if "a.example" in filled and "--inject-secret-env" not in filled:
-        filled += ["--inject-secret-env", "SECRET"]
-    done = run_cli(*filled, env={**CANARIES, "STEERABLE_EGRESS_SECRET": CANARIES["SECRET"]})
-    given = [arg.encode() for arg in args if "CANARY" in arg]  # a host in the wrong form may be quoted
-    assert [form for form in leaks(done.stdout + done.stderr) if not any(form in g for g in given[-1:])] == []
-    if "for a source" in str(args) or "--inject-secret-env" in args or "--control-token-env" in args:
-        assert leaks(done.stdout + done.stderr) == []
-
-
-# C54: what a secret may be.
-
-FLAWED: dict[str, bytes] = {
-    "empty": b"",
-    "a line end": b"sk-CANARY\n",
-    "a CRLF": b"sk-CANARY\r\n",
-    "a header of its own": b"sk-CANARY\r\nX: 1",
-    "a line feed inside": b"sk-CANARY\nX: 1",
-    "a carriage return": b"sk-CANARY\rX",
-    "not ASCII": b"sk-CANARY\xff",
-    "UTF-8": "sk-CANARY-é".encode(),
-    "a tab": b"sk-CANARY\tX",
-    "an escape": b"sk-CANARY\x1b[2J",
-    "a delete": b"sk-CANARY\x7f",
-    "blanks": b"  ",
-}
-
-
-def refuses_to_start(args: tuple[str, ...], env: Mapping[str, str], named: str) -> None:
-    done = run_cli("serve", "--bind", "127.0.0.1:0", *args, env=env)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert named in done.stderr
-    assert "CANARY" not in done.stderr
-
-
-@pytest.mark.parametrize("value", FLAWED.values(), ids=FLAWED.keys())
-def test_a_flawed_secret_of_the_environment_stops_the_start(value: bytes) -> None:
-    args = ("--inject-host", "a.example", "--inject-secret-env", "STEERABLE_EGRESS_SECRET")
-    refuses_to_start(args, {"STEERABLE_EGRESS_SECRET": os.fsdecode(value)}, "STEERABLE_EGRESS_SECRET")
-
-
-def test_a_missing_or_flawed_token_stops_the_start() -> None:
-    for flag in ("--control-token-env", "--client-token-env"):
-        args = ("--allow", "ok.example", flag, "MY_TOKEN")
-        refuses_to_start(args, {}, "MY_TOKEN")
-        refuses_to_start(args, {"MY_TOKEN": "sk-CANARY\n"}, "MY_TOKEN")
-
-
-@pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n"])
-def test_a_file_loses_one_line_end(
-    ca: CertificateAuthority,
-    dns: DnsStub,
-    start_provider: Callable[..., Provider],
-    start_service: Callable[..., Service],
-    tmp_path: Path,
-    line_end: bytes,
-) -> None:
-    provider = start_provider("api.example")
-    dns.add("api.example", "127.0.0.1")
-    file = tmp_path / "secret"
-    file.touch(mode=0o600)
-    file.write_bytes(b"sk-1" + line_end)
-    rule = f'[[inject]]\nname = "api"\nhost = "api.example"\nupstream_port = {provider.port}\n'
-    config = write_config(tmp_path, f'allow_private = ["api.example:80"]\n{rule}secret = "file:{file}"')
-    env = {"SSL_CERT_FILE": str(ca.pem_path)}
-    service = start_service("--config", config, "--resolver", dns.address, env=env)
-    service.request(request_bytes("GET", "http://api.example/"))
-    file.write_bytes(b"sk-2" + line_end)  # read again when it changes
-    service.request(request_bytes("GET", "http://api.example/"))
-    assert [r.value("Authorization") for r in provider.requests] == ["sk-1", "sk-2"]
-    file.write_bytes(b"sk-CANARY" + line_end + b"\nX: 1\n")
-    answer = service.request(request_bytes("GET", "http://api.example/"))
-    assert (answer.status, answer.value("X-Proxy-Error")) == (502, "secret-unavailable")
-    assert b"CANARY" not in answer.body
-    assert "CANARY" not in service.stderr.text
-    provider.close_idle()
-
-
-def test_two_line_ends_in_a_file_are_one_too_many(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.touch(mode=0o600)
-    for octets in (b"sk-CANARY\n\n", b"\n", b"", b"sk-CANARY\nX", b"sk-CANARY\xff\n"):
-        file.write_bytes(octets)
-        rule = f'[[inject]]\nname = "api"\nhost = "api.example"\nsecret = "file:{file}"\n'
-        refuses_to_start(("--config", write_config(tmp_path, rule)), {}, str(file))
+@pytest.mark.parametrize("line", BAD_STARTS.values(), ids=BAD_STARTS.keys())
+def test_no_start_and_no_verb_shows_a_secret(world: World, line: str) -> None:
+    args = line.format(*CANARIES.values(), taken=world.service.proxy_port).split()
+    done = run_cli(*args, env={**CANARIES, "STEERABLE_EGRESS_SECRET": CANARIES["SECRET"]})
+    assert leaks(done.stdout + done.stderr) == []
+    assert done.stdout + done.stderr
