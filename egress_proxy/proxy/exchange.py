@@ -99,6 +99,7 @@ class Uploading:
                 await self.upstream.stream.send(self._take_ready())
             except StreamReset:
                 return
+            await _let_others_run()
 
 
 @dataclass(slots=True)
@@ -166,6 +167,7 @@ class Answering:
         finally:
             self.watch.wait = None
         self.upstream.http.feed(data)
+        await _let_others_run()
 
     def _start(self, head: AnswerHead) -> None:
         codings = None if self._has_no_body(head) else head.value(b"content-encoding")
@@ -209,6 +211,11 @@ class Answering:
         # A star may stand in a name as well (RFC 9110 5.6.2), but in no length.
         framing, mask = b"content-length", self.forms.mask
         return tuple((n, v) if n.lower() == framing else (mask(n), mask(v)) for n, v in headers)
+
+
+async def _let_others_run() -> None:
+    """What is ready at once needs no wait, so a fast peer on both sides would hold up everybody else."""
+    await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ Nothing here knows the product's code; the parts that it uses are in tests/suppo
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import ssl
@@ -19,7 +20,8 @@ from tests.support.deadline import Deadline, eventually
 from tests.support.http import parse_head
 from tests.support.service import Service
 
-SECOND_READER_S = 0.3  # a figure that has not moved for so long has come to rest
+_BARRIERS = itertools.count()
+REST_S = 0.3  # a figure that has not moved for so long has come to rest
 
 
 class Refusal(NamedTuple):
@@ -88,6 +90,14 @@ def decisions(service: Service, at_least: int = 0) -> list[dict[str, Any]]:
     return logged()
 
 
+def settled_log(service: Service) -> list[str]:
+    """The lines of the log, once all that was written so far has come: lines come by another way."""
+    mark = f"barrier-{next(_BARRIERS)}.test"
+    service.status(f"{mark}:443")
+    service.stderr.wait_for(mark)
+    return [line for line in service.stderr.text.split("\n")[:-1] if "barrier-" not in line]
+
+
 def write_config(folder: Path, text: str) -> str:
     """A settings file; its path, for ``--config``."""
     path = folder / "egress.toml"
@@ -99,7 +109,7 @@ def resting(figure: Callable[[], int], timeout_s: float = 20.0) -> int:
     """The figure once it has stopped moving: a stream that stands because nobody reads."""
     deadline = Deadline(timeout_s, "a figure to come to rest")
     seen, since = figure(), time.monotonic()
-    while time.monotonic() - since < SECOND_READER_S:
+    while time.monotonic() - since < REST_S:
         time.sleep(min(0.02, deadline.remaining_s()))
         now = figure()
         if now != seen:
@@ -110,7 +120,7 @@ def resting(figure: Callable[[], int], timeout_s: float = 20.0) -> int:
 def send_until_stuck(sock: socket.socket, block: bytes, limit_bytes: int) -> int:
     """Send ``block`` again and again until the other side takes no more; how much it took."""
     sent = 0
-    sock.settimeout(2 * SECOND_READER_S)
+    sock.settimeout(2 * REST_S)
     with contextlib.suppress(TimeoutError):
         while sent < limit_bytes:
             sent += sock.send(block)

@@ -314,7 +314,7 @@ BAD_STARTS = {  # {1} and so on: the canaries themselves, where only their sourc
     " --control-token-env CONTROL_TOKEN --client-token-env CLIENT_TOKEN",
     "config check": "config check --secrets --inject-host a.example --inject-secret-env SECRET",
     "check": "check a.example --inject-host a.example --inject-secret-env SECRET",
-    "a port that is taken": "serve --bind 127.0.0.1:{taken} --inject-host a.example --inject-secret-env SECRET",
+    "a taken port": "serve --bind 127.0.0.1:{taken} --inject-host a.example --inject-secret-env SECRET",
 }
 
 

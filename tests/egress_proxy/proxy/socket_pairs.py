@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from egress_proxy.proxy.stream import prepare
-from tests.support.byte_stream import close_with_reset
+from tests.support.byte_stream import BLOCK_BYTES, close_with_reset
 from tests.support.deadline import DEFAULT_S, eventually
+from tests.support.origins import pattern
 
 # A sink would otherwise take megabytes before it says that it is full, a source show 64 KiB at most.
 SMALL_BUFFER_BYTES = 16_384
@@ -97,3 +98,17 @@ def unread_bytes(sock: socket.socket) -> int:
 def await_unread(sock: socket.socket, n: int) -> None:
     """Wait until at least ``n`` bytes have arrived, without reading them."""
     eventually(lambda: unread_bytes(sock) >= n, what=f"{n} bytes to arrive")
+
+
+def fill(sock: socket.socket) -> int:
+    """Send the pattern until nothing is taken any more, by the relay or any buffer; how much that was."""
+    period = BLOCK_BYTES + 1
+    twice, sent = pattern(2 * period), 0
+    sock.setblocking(False)
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
+    while poll.poll(150):
+        with contextlib.suppress(BlockingIOError):
+            sent += sock.send(twice[sent % period :][:period])
+    sock.settimeout(DEFAULT_S)
+    return sent

@@ -170,6 +170,19 @@ async def test_so_many_names_are_kept_and_the_oldest_go_first(
     assert [cached.lookup.asked[f"n{number}.example"] for number in (29, 20, 19, 0)] == [1, 1, 2, 2]
 
 
+async def test_what_must_not_be_kept_takes_the_place_of_nothing(
+    cached: Cached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name_cache, "CACHE_NAMES", 2)
+    async with cached.cache:
+        await cached.resolve()
+        cached.lookup.found = Found(ANSWER, 0.0)
+        for number in range(5):
+            await cached.resolve(f"n{number}.example")
+        await cached.resolve()
+    assert cached.lookup.asked[NAME.text] == 1
+
+
 # Without waiting
 
 
@@ -287,7 +300,7 @@ async def test_who_comes_just_as_the_last_one_leaves_gets_an_answer(cached: Cach
 
 async def test_slow_names_below_one_parent_do_not_hold_up_another(cached: Cached) -> None:
     async with cached.cache, asyncio.TaskGroup() as group:
-        for number in range(10 * LOOKUPS_PER_PARENT):
+        for number in range(LOOKUPS_IN_ALL + LOOKUPS_PER_PARENT):
             group.create_task(cached.resolve(f"n{number}.slow.example"))
         await turns()
         assert await cached.resolve("quick.other.example") == ANSWER

@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from egress_proxy.core.events import EndCause, Ended
-from egress_proxy.proxy.relay import TURN_BYTES
 from tests.egress_proxy.proxy.live_tunnels import LiveTunnel, open_tunnel
-from tests.egress_proxy.proxy.socket_pairs import await_event
+from tests.egress_proxy.proxy.socket_pairs import await_event, fill
 from tests.support.byte_stream import (
     BLOCK_BYTES,
     End,
@@ -186,20 +185,6 @@ def pending_for_it(tunnel: LiveTunnel, side: Side) -> None:
     """The other side has sent more than the one that will break takes."""
     _, other = ends_of(tunnel, side)
     fill(other)
-
-
-def fill(sock: socket.socket) -> int:
-    """Send the pattern until nothing is taken any more, by the relay or any buffer; how much that was."""
-    period = BLOCK_BYTES + 1
-    twice, sent = pattern(2 * period), 0
-    sock.setblocking(False)
-    poll = select.poll()
-    poll.register(sock, select.POLLOUT)
-    while poll.poll(150):
-        with contextlib.suppress(BlockingIOError):
-            sent += sock.send(twice[sent % period :][:TURN_BYTES])
-    sock.settimeout(DEFAULT_S)
-    return sent
 
 
 STATES = [idle, talked, half_closed, half_closed_by_the_other, pending, pending_for_it]
