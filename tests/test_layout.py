@@ -46,6 +46,7 @@ MAY_USE_ENVIRON = {
 # The outermost loops: each ends one command or one client, and goes on with the others.
 MAY_CATCH_ALL = {
     "egress_proxy/cli/main.py",
+    "egress_proxy/cli/service.py",
     "egress_proxy/proxy/arrivals.py",
     "egress_proxy/proxy/listener.py",
     "egress_proxy/proxy/tunnel.py",

@@ -79,10 +79,12 @@ async def _serve(plan: ServicePlan) -> None:
         loop = asyncio.get_running_loop()
         names = await stack.enter_async_context(NameCache(_lookup(plan), HostsFile(), loop.time))
         own: list[Target] = list(listeners.targets)
-        outbound = Outbound(names.resolve, lambda: own, plan.connect_timeout_s, names.ready)
+        in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
+        outbound = Outbound(
+            names.resolve, lambda: own, plan.connect_timeout_s, names.ready, lambda: in_force.policy.deny
+        )
         pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
         readiness, make_arrivals = _driver(plan, stack)
-        in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
         forwarder = _forwarder(plan, in_force, pool, stack)
         parts = _parts(plan, in_force, audit, outbound, readiness, forwarder)
         drain_s = plan.limits.drain_timeout_s

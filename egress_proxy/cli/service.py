@@ -15,6 +15,7 @@ from egress_proxy.cli.plan import PolicyParts
 from egress_proxy.core.events import EndCause, Event, GrantEnded, Reloaded, ServiceChanged
 from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.listener import Intake
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.rejudge import tunnel_is_unwanted
@@ -24,6 +25,8 @@ from egress_proxy.settings.origins import SettingsError
 
 # How often a stopping service looks whether the last requests and tunnels have come to rest.
 DRAIN_STEP_S = 0.05
+# How long a used-up grant is still listed, so that a person can see where it went.
+USED_UP_SHOWN_S = 60.0
 
 
 class Newcomers(Protocol):
@@ -60,6 +63,7 @@ class Service:
         self._drain_s = drain_s
         self._make_arrivals = make_arrivals
         self._arrivals: Newcomers | None = None
+        self._used_up_since: dict[str, float] = {}
         self._stopping = asyncio.Event()
         parts.tunnels.on_sweep = self._sweep
 
@@ -132,15 +136,35 @@ class Service:
             self._reopen_audit()
         except OSError as error:
             self._record(Reloaded(f"cannot open the audit log: {error.strerror}", 0))
-        with contextlib.suppress(ReloadRefused):  # recorded already; the old settings stay
+        try:
             await self.reload()
+        except ReloadRefused:
+            pass  # recorded already; the old settings stay
+        except Exception as error:
+            # An outermost loop: a fault of ours in reading settings must not end the service.
+            self._record(fault_event("reload", error))
 
     def _sweep(self) -> None:
         """Once in a while: grants that have run out take their tunnels with them."""
         for grant in self.parts.grants.drop_ended():
             closed = self.parts.tunnels.close_grant(grant.id, EndCause.GRANT_ENDED)
             self._record(GrantEnded(grant.id, str(grant.rule), "ended", closed))
+        self._drop_used_up()
         self._pool.close_idle(IDLE_S)
+
+    def _drop_used_up(self) -> None:
+        """A grant without uses stays for a while after its last tunnel: a dial may give its use back."""
+        now, resting, listed = (
+            self.parts.now(),
+            self.parts.tunnels.grants_in_use(),
+            self.parts.grants.snapshot(),
+        )
+        idle = {g.id for g in listed.by_id.values() if g.uses_left == 0 and g.id not in resting}
+        self._used_up_since = {one: self._used_up_since.get(one, now) for one in idle}
+        for grant_id, since in self._used_up_since.items():
+            if now - since > USED_UP_SHOWN_S:
+                self.parts.grants.revoke(grant_id)
+                self._record(GrantEnded(grant_id, str(listed.by_id[grant_id].rule), "used up", 0))
 
     def _record(self, event: Event) -> None:
         with contextlib.suppress(AuditUnavailable):  # nothing here can be refused

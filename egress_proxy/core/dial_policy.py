@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from egress_proxy.core.address import Address, AddressClass, classify, dialled_address, embedded_ipv4
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.host import Host, HostError, Name, Target, parse_host
+from egress_proxy.core.rule_index import RuleIndex
 
 # Names under which clouds hand credentials to whoever asks from inside. Refused whatever is listed.
 METADATA_NAMES = frozenset(
@@ -25,7 +26,15 @@ METADATA_NAMES = frozenset(
     }
 )
 _INWARD = frozenset(
-    {AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.CARRIER_NAT, AddressClass.LINK_LOCAL}
+    {
+        AddressClass.LOOPBACK,
+        AddressClass.PRIVATE,
+        AddressClass.CARRIER_NAT,
+        AddressClass.LINK_LOCAL,
+        # Resolvers that answer for a tunnel or a mirror of their own use these two for it (fake-IP DNS).
+        AddressClass.DOCUMENTATION,
+        AddressClass.BENCHMARKING,
+    }
 )
 _PUBLIC = frozenset({AddressClass.PUBLIC})
 _LOOPBACK = frozenset({AddressClass.LOOPBACK})
@@ -39,6 +48,9 @@ _DIALLED = {
 _NEVER = frozenset(
     {AddressClass.METADATA, AddressClass.UNSPECIFIED, AddressClass.MULTICAST, AddressClass.BROADCAST}
 )
+
+# Of several reasons for several addresses, the one that a person should hear of.
+_TOLD_FIRST = (Reason.METADATA, Reason.OWN_LISTENER, Reason.DENIED_BY_RULE)
 
 
 def is_metadata(host: Host) -> bool:
@@ -59,12 +71,17 @@ def may_ever_dial(target: Target, own: Collection[Target]) -> Reason | None:
 
 
 def judge_addresses(
-    allow: Allow, addresses: Sequence[Address], chain: Sequence[str], own: Collection[Target]
+    allow: Allow,
+    addresses: Sequence[Address],
+    chain: Sequence[str],
+    own: Collection[Target],
+    deny: RuleIndex[None] | None = None,
 ) -> tuple[Address, ...] | Deny:
     """The addresses that may be dialled for an allowed target, in order; Deny when none may.
 
-    ``chain`` holds the names of the CNAME chain, ``own`` the proxy's listeners. A private address may be
-    dialled only where the entry opts in; metadata and our own listeners never.
+    ``chain`` holds the names of the CNAME chain, ``own`` the proxy's listeners, ``deny`` the deny entries. A
+    private address may be dialled only where the entry opts in; metadata, our own listeners and what is
+    denied by its address never.
     """
     for name in chain:
         if _is_metadata_text(name):
@@ -74,16 +91,24 @@ def judge_addresses(
     refused: list[Reason] = []
     kept: list[Address] = []
     for address in addresses:
-        reason = _refusal(address, allow.target, allow.opt_in, own)
+        reason = _refusal(address, allow.target, allow.opt_in, own) or _denial(address, allow.target, deny)
         if reason is None:
             kept.append(address)
         else:
             refused.append(reason)
     if kept:
         return tuple(kept)
-    worst = next((r for r in (Reason.METADATA, Reason.OWN_LISTENER) if r in refused), None)
+    worst = next((r for r in _TOLD_FIRST if r in refused), None)
     kinds = ", ".join(sorted({classify(address).value for address in addresses}))
     return Deny(worst or Reason.ADDRESS_NOT_PUBLIC, allow.target, allow.rule, f"its addresses are {kinds}")
+
+
+def _denial(address: Address, target: Target, deny: RuleIndex[None] | None) -> Reason | None:
+    """A denied address is denied under every name; entries for one client are about targets."""
+    if deny is None:
+        return None
+    denied = deny.matching(Target(dialled_address(address), target.port))
+    return Reason.DENIED_BY_RULE if any(rule.client is None for rule, _ in denied) else None
 
 
 def _is_metadata_text(name: str) -> bool:

@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from egress_proxy.core.access import Access, Door
+from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.address import Address
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.grants import Grants
@@ -26,7 +26,7 @@ from egress_proxy.proxy.admission import (
     take_room,
 )
 from egress_proxy.proxy.arrival import Arrival, Dial
-from egress_proxy.proxy.dialer import begin_dial, dial_error
+from egress_proxy.proxy.dialer import begin_dial, dial_error, is_connected
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.parts import Parts
@@ -34,12 +34,14 @@ from egress_proxy.proxy.stream import READ_BYTES, SocketStream, reset_on_close
 from egress_proxy.proxy.tunnel import TunnelFacts
 
 _BROKEN = select.EPOLLERR | select.EPOLLHUP
-_INPUT = select.EPOLLIN | select.EPOLLRDHUP | _BROKEN
+_HUNG_UP = select.EPOLLRDHUP | _BROKEN
+_INPUT = select.EPOLLIN | _HUNG_UP
 # How late a time limit of an arrival may be noticed.
 SWEEP_S = 0.25
 
 
-FallBack = Callable[[SocketStream, str], None]
+FallBack = Callable[[SocketStream, str, float], None]
+"""A client's stream, its name in the log, and when its request head is due."""
 RefuseDial = Callable[[SocketStream, str, RequestHead, Access, Deny, str], None]
 
 
@@ -78,11 +80,13 @@ class Arrivals:
             self._timer = self._loop.call_later(SWEEP_S, self._sweep)
 
     def close(self) -> None:
-        """Drop everybody who has no tunnel yet."""
+        """The service stops: who has asked hears of it, who has said nothing is dropped."""
         for arrival in list(self._waiting):
-            self._leave(arrival)
-            self._drop_upstream(arrival)
-            arrival.sock.close()
+            if arrival.dial is not None:
+                self._refuse_dial(arrival, Deny(Reason.DRAINING, arrival.dial.access.target))
+            else:
+                self._leave(arrival)
+                arrival.sock.close()
 
     def _on_client(self, arrival: Arrival, events: int) -> None:
         if not events & _INPUT:
@@ -90,11 +94,11 @@ class Arrivals:
         arrival.client_spoke = True
         if arrival.dial is None:
             try:
-                self._read(arrival)
+                self._read(arrival, bool(events & _HUNG_UP))
             except Exception as error:
                 self._fault(arrival, error)
 
-    def _read(self, arrival: Arrival) -> None:
+    def _read(self, arrival: Arrival, hung_up: bool) -> None:
         try:
             data = arrival.sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -105,7 +109,8 @@ class Arrivals:
             self._leave(arrival)
             arrival.sock.close()
             return
-        arrival.client_spoke = len(data) == READ_BYTES
+        # A short read has taken all, but for the end: it was told of by the same edge.
+        arrival.client_spoke = hung_up or len(data) == READ_BYTES
         if not self._begin(arrival, data):
             self._give_up(arrival, data)
 
@@ -157,7 +162,12 @@ class Arrivals:
         if not self._connected:
             return
         arrivals, self._connected = self._connected, []
-        good = [(arrival, arrival.dial) for arrival in arrivals if arrival.dial and self._stands(arrival)]
+        good: list[tuple[Arrival, Dial]] = []
+        ahead: list[Client] = []
+        for arrival in arrivals:
+            if arrival.dial is not None and self._stands(arrival, ahead):
+                good.append((arrival, arrival.dial))
+                ahead.append(arrival.dial.access.client)
         events = [
             allowed_event(dial.request_id, one.peer, dial.access, dial.allow, str(dial.address))
             for one, dial in good
@@ -184,20 +194,28 @@ class Arrivals:
         reset_on_close(arrival.sock)
         arrival.sock.close()
 
-    def _stands(self, arrival: Arrival) -> bool:
+    def _stands(self, arrival: Arrival, ahead: Sequence[Client]) -> bool:
         """Whether the upstream is connected and the request still allowed; else it has been refused."""
         dial = arrival.dial
         assert dial is not None  # noqa: S101  it was set before the upstream was watched
         failure = dial_error(dial.upstream)
+        if failure is None and not is_connected(dial.upstream):
+            # An event of the descriptor's last owner, in the batch that closed it: the dial goes on.
+            self._waiting.add(arrival)
+            return False
+        try:
+            deny = self._changed(dial)
+        except Exception as error:
+            give_room_back(dial.allow, self._parts)
+            self._fault(arrival, error)
+            return False
+        if not self._parts.tunnels.has_room(dial.access.client, ahead):
+            deny = Deny(Reason.TOO_MANY_TUNNELS, dial.access.target)
         if failure is not None:
             deny = Deny(Reason.UPSTREAM_REFUSED, dial.access.target, dial.allow.rule, failure)
-        else:
-            changed = self._changed(dial)
-            if changed is None:
-                return True
-            deny = changed
-        self._refuse_dial(arrival, deny)
-        return False
+        if deny is not None:
+            self._refuse_dial(arrival, deny)
+        return deny is None
 
     def _in_force(self) -> tuple[Policy, Grants]:
         return self._parts.in_force.policy, self._parts.grants.snapshot()
@@ -253,7 +271,7 @@ class Arrivals:
         self._leave(arrival)
         stream = SocketStream(self._loop, arrival.sock)
         stream.unread(data)
-        self._fall_back(stream, arrival.peer)
+        self._fall_back(stream, arrival.peer, arrival.due_at)
 
     def _leave(self, arrival: Arrival) -> None:
         self._waiting.discard(arrival)

@@ -12,7 +12,10 @@ from egress_proxy.core.sni_policy import Hello, OtherFlight
 
 # A post-quantum hello has 2 KiB, an absurd one 20; TLS allows 2^24, which nobody may make us hold.
 HELLO_LIMIT_BYTES = 65_536
-_HANDSHAKE_RECORD = b"\x16\x03"
+# Record types of TLS (RFC 8446 5.1). Servers skip an alert in front of a hello, and some take any version in
+# a record's header: whatever begins as TLS is a hello that we can read, or is refused.
+_TLS_RECORDS = range(0x14, 0x19)
+_HANDSHAKE = 0x16
 
 
 class _NameTaker:
@@ -47,9 +50,12 @@ class FirstFlight:
     def feed(self, data: bytes) -> Hello | OtherFlight | None:
         """What the flight is; None while more bytes are needed. ``held`` has all bytes so far."""
         self.held += data
-        start = bytes(self.held[:2])
-        if not _HANDSHAKE_RECORD.startswith(start):
+        if not self.held:
+            return None
+        if self.held[0] not in _TLS_RECORDS:
             return OtherFlight.NOT_TLS
+        if self.held[0] != _HANDSHAKE:
+            return OtherFlight.UNREADABLE
         flight = self._handshake(data)
         # A whole hello is one, however much came behind it: data that does not wait for an answer (0-RTT).
         is_too_long = flight is None and len(self.held) > HELLO_LIMIT_BYTES

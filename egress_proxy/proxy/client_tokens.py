@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from egress_proxy.core.access import Client
+from egress_proxy.core.access import ANONYMOUS, Client
 from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.request import RequestHead
 from egress_proxy.vault.secret import Secret
@@ -39,6 +39,12 @@ class ClientTokens:
         if matched:
             return Client(matched[0], user)
         return Client(label=user) if is_shared else Deny(Reason.CLIENT_UNKNOWN)
+
+    def knows(self, client: Client) -> bool:
+        """Whether a client that was let in before would still be: its token may have gone by a reload."""
+        if client.id != ANONYMOUS:
+            return client.id in self.own
+        return self.shared is not None or not self.own
 
 
 def _credentials(value: bytes) -> tuple[str, bytes] | None:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import Callable
+from dataclasses import replace
 
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Ask, Deny, Reason
@@ -26,15 +27,13 @@ from egress_proxy.proxy.admission import (
     take_room,
 )
 from egress_proxy.proxy.closing import close_politely
+from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.forward import ClientAfter, Order
 from egress_proxy.proxy.head_reader import Silence, await_request, read_head
 from egress_proxy.proxy.intake import injected_request
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
-
-# A method may be as long as a head; no use in a log line.
-_METHOD_SHOWN = 32
 
 
 class _After(enum.Enum):
@@ -55,7 +54,9 @@ class Connection:
         self._stream = stream
         self._peer = peer
         self._is_draining = is_draining
+        self._loop = asyncio.get_running_loop()
         self.request_id = ""
+        self.head_due_at: float | None = None  # when the first head is due, where its time runs already
         # Set once a CONNECT to an inject rule's host was answered: we are the other end of it.
         self._inside: Target | None = None
         self._inside_client: Client | None = None
@@ -84,7 +85,9 @@ class Connection:
         limits = self._parts.limits
         if not is_first and await await_request(self._stream, limits.keep_alive_s) is not None:
             return _After.CLOSE
-        raw = await read_head(self._stream, limits.head_bytes, limits.head_s)
+        due_at, self.head_due_at = self.head_due_at, None
+        timeout_s = limits.head_s if due_at is None else max(0.0, due_at - self._loop.time())
+        raw = await read_head(self._stream, limits.head_bytes, timeout_s)
         self.request_id = self._parts.new_id()
         self.is_busy = True
         match raw:
@@ -181,8 +184,7 @@ class Connection:
         request = injected_request(head, self._inside)
         if isinstance(request, Deny):
             return await self._refuse(request, head)
-        inside = self._inside_client
-        client = inside if inside is not None else self._parts.in_force.clients.identify(head)
+        client = self._client_of(head)
         if isinstance(client, Deny):
             return await self._refuse(client, head)
         door = Door.ABSOLUTE if self._inside is None else Door.CONNECT_INJECT
@@ -198,6 +200,13 @@ class Connection:
             return await self._refuse(failed, head, access)
         order = Order(self.request_id, head, request.path, request.body_bytes, route, decision)
         return await self._forward(access, order)
+
+    def _client_of(self, head: RequestHead) -> Client | Deny:
+        """Who sends this request; inside a CONNECT whoever sent that, as long as there is such a client."""
+        clients, inside = self._parts.in_force.clients, self._inside_client
+        if inside is None:
+            return clients.identify(head)
+        return inside if clients.knows(inside) else Deny(Reason.CLIENT_UNKNOWN)
 
     async def _forward(self, access: Access, order: Order) -> _After:
         loop = asyncio.get_running_loop()
@@ -217,6 +226,8 @@ class Connection:
             detail=done.deny.detail if done.deny else "",
         )
         with contextlib.suppress(AuditUnavailable):  # it has happened; the next request is refused
+            if done.recording_error is not None:
+                self._parts.audit(fault_event(order.request_id, done.recording_error))
             self._parts.audit(ended)
         match done.after:
             case ClientAfter.KEPT:
@@ -235,7 +246,7 @@ class Connection:
         self, deny: Deny, head: RequestHead | None, access: Access | None, status: int | None
     ) -> None:
         """``status`` is what the client is told; None when nothing is said."""
-        event = refused_event(self.request_id, self._peer, deny, head, access)
+        event = replace(refused_event(self.request_id, self._peer, deny, head, access), status=status)
         with contextlib.suppress(AuditUnavailable):  # refused already; it cannot be more than that
             self._parts.audit(event)
 

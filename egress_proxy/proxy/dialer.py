@@ -136,6 +136,15 @@ def dial_error(sock: socket.socket) -> str | None:
     return os.strerror(code).lower() if code else None
 
 
+def is_connected(sock: socket.socket) -> bool:
+    """Whether a connection that was begun, and has not failed, stands."""
+    try:
+        sock.getpeername()
+    except OSError:
+        return False
+    return True
+
+
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)  # Python sets it afterwards where the kernel has no flag
 
 

@@ -34,9 +34,12 @@ class EpollReadiness:
         self._watched: dict[int, _Watched] = {}
         self._again: deque[tuple[Tunnel, Flow]] = deque()
         self.after_events: Callable[[], None] = lambda: None  # called after each batch
+        self._due: asyncio.Handle | None = None  # at most one: each would ask for another
         loop.add_reader(self._epoll.fileno(), self._poll)
 
     def close(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
@@ -83,8 +86,12 @@ class EpollReadiness:
             tunnel, flow = self._again.popleft()
             if not tunnel.is_over:
                 self._advance(tunnel, flow)
-        if self._again:
-            self._loop.call_soon(self._poll)
+        if self._again and self._due is None:
+            self._due = self._loop.call_soon(self._poll_again)
+
+    def _poll_again(self) -> None:
+        self._due = None
+        self._poll()
 
     def _tell(self, watched: _OfTunnel, events: int) -> None:
         tunnel, reads, writes = watched

@@ -5,6 +5,7 @@ No credential is known here beyond the forms to look for. Next: forward.py (who 
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from egress_proxy.core.decision import Allow, Deny, Reason
@@ -42,6 +43,9 @@ class UpstreamLost(Exception):
         self.detail = detail
 
 
+_UNREADABLE_BODY = UpstreamLost(Reason.BODY_NOT_INSPECTABLE, "its body is not what its Content-Encoding says")
+
+
 @dataclass(slots=True)
 class Uploading:
     """Sends head and body upstream."""
@@ -52,6 +56,7 @@ class Uploading:
     head: UpstreamHead
     recording: Recording | None
     expects_continue: bool
+    idle_s: float
     sent_bytes: int = 0
     is_done: bool = False
 
@@ -62,7 +67,10 @@ class Uploading:
             headers = (*headers, (b"Expect", b"100-continue"))
         first = self.upstream.http.start(self.head.method, self.head.target, headers)
         try:
-            await self.upstream.stream.send(first + self._take_ready())
+            async with asyncio.timeout(self.idle_s):
+                await self.upstream.stream.send(first + self._take_ready())
+        except TimeoutError:
+            raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in") from None
         except StreamReset:
             # It may have answered before it closed (413): whoever reads the answer finds out.
             self.is_done = True
@@ -96,9 +104,13 @@ class Uploading:
                 raise ClientLost
             self.side.feed(data)
             try:
-                await self.upstream.stream.send(self._take_ready())
+                async with asyncio.timeout(self.idle_s):
+                    await self.upstream.stream.send(self._take_ready())
             except StreamReset:
                 return
+            except TimeoutError:
+                detail = "the upstream does not take the request in"
+                raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, detail) from None
             await _let_others_run()
 
 
@@ -116,6 +128,8 @@ class Answering:
     opaque_bodies: bool
     first_byte_s: float
     idle_s: float
+    upload_is_done: Callable[[], bool]
+    has_sent: bool = False
     status: int | None = None
     body_bytes: int = 0
     _guard: BodyGuard | None = None
@@ -150,7 +164,9 @@ class Answering:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
 
     async def _receive(self) -> None:
-        limit_s = self.idle_s if self.upstream.http.has_answered else self.first_byte_s
+        # While the body is going up the upstream owes no answer; that it takes the body in is bounded there.
+        waits_for_answer = self.upload_is_done() and not self.upstream.http.has_answered
+        limit_s = self.first_byte_s if waits_for_answer else self.idle_s
         if self.watch.has_left:
             limit_s = min(limit_s, CLIENT_LEFT_S)
         try:
@@ -168,6 +184,11 @@ class Answering:
             self.watch.wait = None
         self.upstream.http.feed(data)
         await _let_others_run()
+
+    def upload_is_done_now(self) -> None:
+        """From here on the upstream owes an answer, and its time runs."""
+        if self.watch.wait is not None and not self.upstream.http.has_answered:
+            self.watch.wait.reschedule(asyncio.get_running_loop().time() + self.first_byte_s)
 
     def _start(self, head: AnswerHead) -> None:
         codings = None if self._has_no_body(head) else head.value(b"content-encoding")
@@ -199,6 +220,7 @@ class Answering:
         if self._ready:
             data, self._ready = bytes(self._ready), bytearray()
             try:
+                self.has_sent = True
                 async with asyncio.timeout(self.idle_s):
                     await self.client.send(data)
             except (StreamReset, TimeoutError) as error:
@@ -231,9 +253,11 @@ class Exchange:
         except ReflectionFound:
             return self._cut(EndCause.REFLECTION)
         except BodyNotInspectable:
+            if not self.down.has_sent:
+                return ExchangeEnd(EndCause.FAULT, deny=self._deny(_UNREADABLE_BODY))
             return self._cut(EndCause.TRUNCATED)
         except UpstreamLost as lost:
-            if self.down.status is None:
+            if not self.down.has_sent or self.down.status is None:
                 return ExchangeEnd(EndCause.FAULT, deny=self._deny(lost))
             return self._cut(EndCause.TRUNCATED)
         except BaseException:
@@ -261,6 +285,7 @@ class Exchange:
             if upload.done():
                 upload.result()
                 self.down.watch.start()
+                self.down.upload_is_done_now()
             await answer
         finally:
             for task in (upload, answer):

@@ -6,7 +6,7 @@ for the secret and flushed as it comes. Next: http1.py (framing), upstream_pool.
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.decision import Allow, Deny, Reason
@@ -46,6 +46,7 @@ class Forwarded:
     bytes_out: int = 0
     bytes_in: int = 0
     deny: Deny | None = None
+    recording_error: OSError | None = None  # what was forwarded could not be recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,14 @@ class Forwarder:
         side.feed(client.take_unread())
         recording = Recording() if self._recorder else None
         outcome = await self._send(client, order, ready, side, recording)
-        if self._recorder is not None and recording is not None:
-            host = str(order.allow.target.host)
-            self._recorder.write(order.request_id, order.head.method, host, order.path, recording)
         client.unread(side.leftover())
+        if self._recorder is None or recording is None:
+            return outcome
+        host = str(order.allow.target.host)
+        try:
+            self._recorder.write(order.request_id, order.head.method, host, order.path, recording)
+        except OSError as error:
+            return replace(outcome, recording_error=error)
         return outcome
 
     def _prepare(self, order: Order) -> _Ready:
@@ -150,7 +155,15 @@ class Forwarder:
         recording: Recording | None,
         upstream: Upstream,
     ) -> Exchange:
-        up = Uploading(client, side, upstream, ready.head, recording, bool(order.head.values(b"expect")))
+        up = Uploading(
+            client=client,
+            side=side,
+            upstream=upstream,
+            head=ready.head,
+            recording=recording,
+            expects_continue=bool(order.head.values(b"expect")),
+            idle_s=self._limits.idle_s,
+        )
         down = Answering(
             client=client,
             watch=ClientWatch(client.sock),
@@ -162,6 +175,7 @@ class Forwarder:
             opaque_bodies=order.route.opaque_bodies,
             first_byte_s=self._limits.first_byte_s,
             idle_s=self._limits.idle_s,
+            upload_is_done=lambda: up.is_done,
         )
         return Exchange(up, down)
 

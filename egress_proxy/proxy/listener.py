@@ -6,6 +6,7 @@ A fault inside a connection is caught here, logged once, and ends that connectio
 import asyncio
 import contextlib
 import errno
+import functools
 import os
 import resource
 import socket
@@ -21,13 +22,14 @@ from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.pipes import PIPES
 from egress_proxy.proxy.stream import SocketStream, prepare
 
 BACKLOG = 1024
 # Accepted in one go before the others have their turn.
 ACCEPT_BATCH = 64
 # Kept free for files, lookups, the control API and pooled upstreams.
-RESERVED_DESCRIPTORS = 96
+RESERVED_DESCRIPTORS = 96 + 2 * PIPES
 # After the kernel had no descriptor for us: the listener rests so long, instead of spinning.
 ACCEPT_PAUSE_S = 0.2
 _OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -88,6 +90,8 @@ def connection_limit() -> int:
 
 
 ServeConnection = Callable[[SocketStream, str], Connection]
+# Called in the task: a task that is cancelled before its first step leaves no coroutine behind.
+_Work = Callable[[], Coroutine[None, None, None]]
 
 
 class Intake:
@@ -169,19 +173,21 @@ class Intake:
     def serve_socket(self, sock: socket.socket, peer: str) -> None:
         self.serve(SocketStream(self._loop, sock), peer)
 
-    def serve(self, stream: SocketStream, peer: str) -> None:
-        """Serve a client in a task of its own."""
+    def serve(self, stream: SocketStream, peer: str, head_due_at: float | None = None) -> None:
+        """Serve a client in a task of its own. ``head_due_at``: the loop's clock, where it runs already."""
         connection = self._make(stream, peer)
-        self._start(connection, stream, connection.run())
+        connection.head_due_at = head_due_at
+        self._start(connection, stream, connection.run)
 
     def refuse_dial(
         self, stream: SocketStream, peer: str, head: RequestHead, access: Access, deny: Deny, request_id: str
     ) -> None:
         """Tell a client that its request came to nothing, in a task of its own."""
         connection = self._make(stream, peer)
-        self._start(connection, stream, connection.refuse_dial(head, access, deny, request_id))
+        work = functools.partial(connection.refuse_dial, head, access, deny, request_id)
+        self._start(connection, stream, work)
 
-    def _start(self, connection: Connection, stream: SocketStream, work: Coroutine[None, None, None]) -> None:
+    def _start(self, connection: Connection, stream: SocketStream, work: _Work) -> None:
         task = self._group.create_task(self._serve(connection, stream, work))
         self._running[task] = connection
         task.add_done_callback(lambda done: self._gone(done, stream))
@@ -191,12 +197,10 @@ class Intake:
         if task.cancelled():
             stream.close()  # cancelled before its first step, it has closed nothing itself
 
-    async def _serve(
-        self, connection: Connection, stream: SocketStream, work: Coroutine[None, None, None]
-    ) -> None:
+    async def _serve(self, connection: Connection, stream: SocketStream, work: _Work) -> None:
         """One of the two outermost loops: what goes wrong inside ends this connection and no other."""
         try:
-            await work
+            await work()
         except Exception as error:
             stream.abort()
             with contextlib.suppress(AuditUnavailable):

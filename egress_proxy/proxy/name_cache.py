@@ -116,7 +116,7 @@ class NameCache:
         return outcome
 
     async def _run(self, name: Name) -> Found | BaseException:
-        parent = ".".join(name.text.split(".")[-2:])
+        parent = _parent(name)
         siblings = self._siblings.get(parent) or asyncio.Semaphore(LOOKUPS_PER_PARENT)
         self._siblings[parent] = siblings
         async with siblings, self._in_all:
@@ -132,3 +132,13 @@ class NameCache:
             self._cache[name] = (found, self._clock() + found.ttl_s)
             while len(self._cache) > CACHE_NAMES:
                 self._cache.popitem(last=False)
+
+
+def _parent(name: Name) -> str:
+    """Roughly who owns the name, without the public-suffix list: `x.co.uk` is three labels, `x.org` two.
+
+    A wrong guess makes strangers wait for one another, and no more.
+    """
+    labels = name.text.split(".")
+    is_second_level = len(labels[-1]) == 2 and len(labels[-2:][0]) <= 3
+    return ".".join(labels[-3 if is_second_level else -2 :])

@@ -13,6 +13,7 @@ from egress_proxy.core.address import Address
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.dial_policy import judge_addresses
 from egress_proxy.core.host import Name, Target
+from egress_proxy.core.rule_index import RuleIndex
 from egress_proxy.core.seams import Answer, Resolve
 from egress_proxy.proxy.dialer import DialFailed, dial
 from egress_proxy.proxy.name_cache import NoSuchName, ResolverTimeout
@@ -26,6 +27,7 @@ class Outbound:
     own_listeners: Callable[[], Collection[Target]]
     timeout_s: float
     cached: Callable[[Name], Answer | None] = lambda _: None
+    denied: Callable[[], RuleIndex[None]] = RuleIndex
 
     def ready(self, allow: Allow) -> tuple[Address, ...] | Deny | None:
         """The judged addresses where no lookup has to be waited for; None where one has."""
@@ -52,4 +54,4 @@ class Outbound:
         return judged if isinstance(judged, Deny) else await dial(judged, allow.target.port)
 
     def judge(self, allow: Allow, answer: Answer) -> tuple[Address, ...] | Deny:
-        return judge_addresses(allow, answer.addresses, answer.chain, self.own_listeners())
+        return judge_addresses(allow, answer.addresses, answer.chain, self.own_listeners(), self.denied())

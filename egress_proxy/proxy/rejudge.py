@@ -12,22 +12,29 @@ from egress_proxy.proxy.tunnel import TunnelFacts
 
 
 def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None:
-    """Why a request that was allowed as ``allow`` is not any more; None while it is."""
+    """Why what was allowed as ``allow`` is not any more; None while just that still stands.
+
+    Another entry or grant that would allow it now does not count: its uses and bytes were not taken.
+    """
     grants = parts.grants.snapshot()
     decision = decide(access, parts.in_force.policy, grants, parts.now())
-    if isinstance(decision, Allow):
+    if allow.grant_id is None:
+        stands = isinstance(decision, Allow) and decision.grant_id is None
+    else:
+        grant = grants.by_id.get(allow.grant_id)
+        # A grant whose uses are spent was spent on this; deny entries count, and the grant's own end.
+        denied = isinstance(decision, Deny) and decision.reason is not Reason.GRANT_EXHAUSTED
+        stands = grant is not None and grant.is_live(parts.now()) and not denied
+    if stands:
         return None
-    grant = grants.by_id.get(allow.grant_id or "")
-    # A grant whose uses are spent was spent on this; deny entries and the grant's end still count.
-    rests_on_grant = grant is not None and grant.is_live(parts.now())
-    if isinstance(decision, Deny) and not (decision.reason is Reason.GRANT_EXHAUSTED and rests_on_grant):
-        return decision
-    return None if rests_on_grant else Deny(Reason.NOT_LISTED, access.target)
+    return decision if isinstance(decision, Deny) else Deny(Reason.NOT_LISTED, access.target)
 
 
 def tunnel_is_unwanted(facts: TunnelFacts, parts: Parts) -> bool:
-    """For a reload: whether an open tunnel's target or address would be refused now."""
+    """For a reload: whether an open tunnel's client, target or address would be refused now."""
     access = Access(facts.client, facts.target, Door.TUNNEL)
+    if not parts.in_force.clients.knows(facts.client):
+        return True
     if no_longer_allowed(access, facts.allow, parts) is not None:
         return True
     now = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())

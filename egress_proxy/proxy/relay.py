@@ -6,6 +6,7 @@ readiness.py's business. No policy here. Next: tunnel.py (both flows), readiness
 
 import contextlib
 import enum
+import errno
 import os
 import socket
 import sys
@@ -26,6 +27,8 @@ SPLICE_BYTES = 2 * TURN_BYTES
 BULK_TURNS = 2
 BULK_BYTES = 16_384
 _SPLICE_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK if sys.platform == "linux" else 0
+# Where the kernel, or a filter on system calls, has no splice for these sockets: bytes are copied then.
+_NO_SPLICE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM})
 # One buffer for all: a turn is synchronous, and what it cannot send it copies out.
 _BUFFER = bytearray(TURN_BYTES)
 _VIEW = memoryview(_BUFFER)
@@ -169,7 +172,7 @@ class Flow:
     def _note_full_turn(self) -> None:
         """Two full buffers in a row are bulk: a pipe pays from here on."""
         self._full_turns += 1
-        if self._full_turns >= BULK_TURNS and self._pipes is not None:
+        if self._full_turns >= BULK_TURNS and self._pipes is not None and self._pipe is None:
             self._pipe = self._pipes.lend()
             self._full_turns = 0
 
@@ -183,17 +186,21 @@ class Flow:
             self.release()
             return Wants.READ
         except OSError as error:
-            raise PeerReset(self.source) from error
+            self.release()
+            if error.errno not in _NO_SPLICE:
+                raise PeerReset(self.source) from error
+            self._pipes = None
+            return Wants.TURN
         if pipe.held == 0:
             self.release()
             return self._end()
         is_bulk = pipe.held >= BULK_BYTES
         if not self._drain(pipe):
             return Wants.WRITE
-        if is_bulk or self.source_hung_up:
-            return Wants.TURN
-        self.release()
-        return Wants.READ
+        if not is_bulk:
+            self.release()
+        # Even a short splice says nothing of the source: the pipe may be small, or cut up by small segments.
+        return Wants.TURN
 
     def _drain(self, pipe: Pipe) -> bool:
         """Empty the pipe into the sink; False when the sink takes no more."""

@@ -7,7 +7,7 @@ tried: a target is an absolute name. Next: name_cache.py, dialer.py.
 import asyncio
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -30,6 +30,8 @@ SECOND_FAMILY_WAIT_S = 0.25
 # A TTL of days must not outlive a change that a person has just made.
 TTL_LIMIT_S = 300.0
 NEGATIVE_TTL_S = 2.0
+# Half an answer (the other family was late, or its query failed) is good for the connections of a moment.
+HALF_TTL_S = 1.0
 QUERY_TIMEOUT_S = 10.0
 _RESOLV_CONF = "/etc/resolv.conf"
 
@@ -111,7 +113,10 @@ async def _ask_both(resolver: dns.asyncresolver.Resolver, name: dns.name.Name) -
             await asyncio.wait(late, timeout=SECOND_FAMILY_WAIT_S if has_addresses else None)
         for task in asked:
             task.cancel()
-    return _merge([task.result() for task in asked if not task.cancelled()])
+    answered = [task.result() for task in asked if not task.cancelled()]
+    found = _merge(answered)
+    is_half = len(answered) < len(asked) or any(part.ttl_s == 0 and part.failure for part in answered)
+    return replace(found, ttl_s=min(found.ttl_s, HALF_TTL_S)) if is_half else found
 
 
 def _merge(parts: list[Found]) -> Found:

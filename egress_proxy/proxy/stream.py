@@ -55,6 +55,8 @@ def prepare(sock: socket.socket) -> None:
         # An event stream must not wait for the peer's acknowledgement (RFC 896).
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # An urgent byte is a byte: kept apart it would be lost, and a read would stop in front of it.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
 
 
 class SocketStream:

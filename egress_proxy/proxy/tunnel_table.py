@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,10 +75,14 @@ class TunnelTable:
         shortest = min(self._limits.idle_s, self._limits.half_close_s, self._limits.hello_s)
         self._timer = self._loop.call_later(min(SWEEP_S, shortest / 4), self._sweep)
 
-    def has_room(self, client: Client) -> bool:
-        if len(self._open) >= self._limits.in_all:
+    def has_room(self, client: Client, ahead: Sequence[Client] = ()) -> bool:
+        """Whether one more tunnel may open; ``ahead``: whose are about to."""
+        if len(self._open) + len(ahead) >= self._limits.in_all:
             return False
-        return client.id == ANONYMOUS or self._per_client[client.id] < self._limits.per_client
+        if client.id == ANONYMOUS:
+            return True
+        own = self._per_client[client.id] + sum(one.id == client.id for one in ahead)
+        return own < self._limits.per_client
 
     def count(self) -> TunnelCount:
         return TunnelCount(len(self._open), self._limits.in_all)
@@ -154,6 +158,12 @@ class TunnelTable:
         # The sink has said so itself; what is over cannot be refused any more.
         with contextlib.suppress(AuditUnavailable):
             self._audit(*events)
+
+    def grants_in_use(self) -> frozenset[str]:
+        """The grants that open tunnels rest on."""
+        return frozenset(
+            one.facts.allow.grant_id for one in self._open if one.facts.allow.grant_id is not None
+        )
 
     def close_grant(self, grant_id: str, cause: EndCause) -> int:
         return self.close_where(lambda facts: facts.allow.grant_id == grant_id, cause)

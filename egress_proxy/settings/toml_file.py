@@ -94,6 +94,8 @@ def _parse(path: str, text: str) -> dict[str, object]:
         message = str(error)
     except RecursionError:
         message = "lists or tables nest too deep"
+    except ValueError:  # what int() says to 5,000 digits
+        message = "a number is too long"
     where = _WHERE.search(message)
     line = where["line"] if where and where["line"] else text.rstrip("\n").count("\n") + 1
     raise SettingsError(f"{path}:{line}: not valid TOML: {_WHERE.sub('', message)}")

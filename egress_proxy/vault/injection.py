@@ -28,6 +28,10 @@ _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key",
 _NEVER_PASS = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"} | {b"host", b"expect"}
 )
+# Frameworks take the method or the path from these instead: a rule that limits either would limit nothing.
+_OVERRIDES = frozenset(
+    {b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url"}
+)
 _CONTENT_LENGTH = b"content-length"
 _ACCEPT_ENCODING = b"accept-encoding"
 
@@ -102,6 +106,8 @@ def rewrite(
     """
     # Ours are added behind the removal, so that `Connection: authorization` cannot take them out.
     dropped = _CREDENTIALS | {_fold(name) for name in head.tokens(b"connection")}
+    if route.methods or route.paths:
+        dropped |= _OVERRIDES
     ours: list[Header] = []
     if not route.opaque_bodies:
         dropped |= {_ACCEPT_ENCODING}

@@ -70,7 +70,7 @@ class Injecting:
 
     def finish(self) -> None:
         self.service.close_sockets()
-        self.provider.close_idle()
+        self.provider.drain()
 
     @property
     def requests(self) -> list[RecordedRequest]:

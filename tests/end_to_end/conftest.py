@@ -16,8 +16,14 @@ def road(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> 
         yield opened
 
 
-@pytest.fixture
-def inject_road(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
-    """Not shared: the service keeps connections to the upstream, and no test may leave one behind."""
+@pytest.fixture(scope="module")
+def shared_inject_road(ca: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
     with open_inject_road(ca, tmp_path_factory.mktemp("client")) as opened:
         yield opened
+
+
+@pytest.fixture
+def inject_road(shared_inject_road: Road) -> Iterator[Road]:
+    """The service keeps connections to the origin, and no test may leave one behind."""
+    yield shared_inject_road
+    shared_inject_road.origin.close_idle()

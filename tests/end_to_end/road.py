@@ -61,6 +61,11 @@ class Road:
         """How often the origin was reached: unchanged by a client that was refused."""
         return len(self.origin.connections)
 
+    @property
+    def credential(self) -> str | None:
+        """What the last request brought to the origin."""
+        return self.origin.requests[-1].value("Authorization")
+
     def run(
         self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:

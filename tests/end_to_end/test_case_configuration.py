@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ import pytest
 from tests.end_to_end.case_parts import (
     NO_SUCH_NAME,
     NOT_LISTED,
+    Refusal,
     connect_head,
     json_lines,
     refusal,
@@ -80,7 +82,7 @@ def test_a_thousand_grants_at_once_let_nobody_else_in(
     threads = [threading.Thread(target=grant, args=(hosts[n::4],)) for n in range(4)]
     for thread in threads:
         thread.start()
-    seen = []
+    seen: list[Refusal] = []
     while any(thread.is_alive() for thread in threads) or len(seen) < 200:
         seen.append(refusal(service, connect_head(EVIL)))
     for thread in threads:
@@ -120,6 +122,11 @@ def test_a_broken_reload_keeps_the_old_list(
     config = write_config(tmp_path, 'allow = ["ok.example"]')
     service = start_service("--config", config, "--resolver", dns.address, token=TOKEN)
     service.allow("granted.example")
+
+    def has_errors(n: int) -> bool:
+        lines = json_lines(service.stderr.text)
+        return len([r for r in lines if r["kind"] == "reload" and r["error"]]) == n
+
     for number, text in enumerate(BROKEN_FILES.values(), 1):
         write_config(tmp_path, text)
         if by == "call":
@@ -128,11 +135,7 @@ def test_a_broken_reload_keeps_the_old_list(
         else:
             service.signal(signal.SIGHUP)
 
-        def errors() -> list[str]:
-            lines = json_lines(service.stderr.text)
-            return [r["error"] for r in lines if r["kind"] == "reload" and r["error"]]
-
-        eventually(lambda n=number: len(errors()) == n, what="the error of the reload")  # type: ignore[misc]
+        eventually(partial(has_errors, number), what="the error of the reload")
         assert refusal(service, connect_head(EVIL)) == NOT_LISTED
         for listed in ("ok.example:443", "granted.example:443"):
             assert refusal(service, connect_head(listed)) == NO_SUCH_NAME

@@ -12,11 +12,13 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Start
 from tests.end_to_end.case_inject import SECRET, open_injecting
 from tests.end_to_end.case_parts import (
     NO_SUCH_NAME,
@@ -207,12 +209,13 @@ def test_a_stale_socket_is_replaced_and_a_living_or_foreign_one_is_not(unix_path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="SO_PEERCRED is Linux only")
-def test_another_user_gets_no_answer_even_past_the_mode(unix_path: Path) -> None:
+def test_another_user_gets_no_answer_even_past_the_mode(start: Start) -> None:
     socat = shutil.which("socat")
     if os.geteuid() != 0 or socat is None:
         pytest.skip("another user's client needs root and socat on Linux")
-    for folder in (unix_path.parent, unix_path.parent.parent, unix_path.parent.parent.parent):
-        folder.chmod(0o755)
+    folder = Path(start(tempfile.TemporaryDirectory(prefix="eg-")))
+    folder.chmod(0o711)
+    unix_path = folder / "s"
     with Service("--allow", "ok.example", "--listen-unix", str(unix_path)) as service:
         unix_path.chmod(0o777)
         done = subprocess.run(
@@ -254,20 +257,22 @@ def test_tunnels_are_limited_in_all_and_per_client(
 def test_with_few_descriptors_it_refuses_in_time_and_recovers() -> None:
     """Refused with 503 before accept fails; the control API and the log still work."""
     limited = ("sh", "-c", 'ulimit -n 160 && exec "$@"', "sh", *SERVE)
-    with EchoOrigin() as origin:
-        with Service("--allow", origin.address, program=limited, token=TOKEN) as service:
-            answers = [service.connect(origin.address) for _ in range(60)]
-            statuses = [answer.status for answer in answers]
-            assert set(statuses) == {200, 503}
-            assert statuses == sorted(statuses)
-            full = answers[-1]
-            assert (full.error, full.value("Retry-After") is not None) == ("too-many-tunnels", True)
-            silent = [service.open() for _ in range(100)]  # clients who say nothing take no more either
-            assert service.control("GET", "/status").json()["tunnels"]["open"] == statuses.count(200)
-            tunnel = answers[0].sock
-            tunnel.sendall(b"still here")
-            assert read_exactly(tunnel, 10) == b"still here"
-            for sock in (*silent, *(answer.sock for answer in answers)):
-                sock.close()
-            eventually(lambda: service.status(origin.address) == 200, what="room again")
-            assert service.status("evil.test:443") == 403
+    with (
+        EchoOrigin() as origin,
+        Service("--allow", origin.address, program=limited, token=TOKEN) as service,
+    ):
+        answers = [service.connect(origin.address) for _ in range(60)]
+        statuses = [answer.status for answer in answers]
+        assert set(statuses) == {200, 503}
+        assert statuses == sorted(statuses)
+        full = answers[-1]
+        assert (full.error, full.value("Retry-After") is not None) == ("too-many-tunnels", True)
+        silent = [service.open() for _ in range(100)]  # clients who say nothing take no more either
+        assert service.control("GET", "/status").json()["tunnels"]["open"] == statuses.count(200)
+        tunnel = answers[0].sock
+        tunnel.sendall(b"still here")
+        assert read_exactly(tunnel, 10) == b"still here"
+        for sock in (*silent, *(answer.sock for answer in answers)):
+            sock.close()
+        eventually(lambda: service.status(origin.address) == 200, what="room again")
+        assert service.status("evil.test:443") == 403

@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.end_to_end.bad_grants import BAD_BODIES, BAD_ENTRIES
-from tests.end_to_end.case_parts import NO_SUCH_NAME, NOT_LISTED, connect_head, refusal
+from tests.end_to_end.case_control import BEARER, JSON, WANTED, call, nothing_is_granted, own_host
+from tests.end_to_end.case_parts import NO_SUCH_NAME, connect_head, refusal
 from tests.support.byte_stream import connect, read_until_end
 from tests.support.dns_stub import DnsStub
-from tests.support.http import Response, read_response, request_bytes
+from tests.support.http import read_response, request_bytes
 from tests.support.service import TOKEN, Service
 
-JSON = ("Content-Type", "application/json")
-BEARER = ("Authorization", f"Bearer {TOKEN}")
-WANTED = b'{"host":"wanted.example"}'
 PATHS = ("/allow", "/grants", "/status", "/reload", "/grants/g1", "/", "/no-such-path", "/metrics", "/events")
 
 
@@ -42,27 +40,6 @@ def service(running: Service) -> Iterator[Service]:
     for grant in running.control("GET", "/grants").json()["grants"]:
         running.control("DELETE", f"/grants/{grant['id']}")
     running.close_sockets()
-
-
-def own_host(service: Service) -> tuple[str, str]:
-    return ("Host", f"127.0.0.1:{service.control_port}")
-
-
-def call(
-    service: Service,
-    *headers: tuple[str, str],
-    method: str = "POST",
-    path: str = "/allow",
-    body: bytes = WANTED,
-    timeout_s: float = 5,
-) -> Response:
-    """One call with exactly these headers."""
-    return service.control_request(request_bytes(method, path, headers, body), timeout_s)
-
-
-def nothing_is_granted(service: Service) -> bool:
-    no_grants = service.control("GET", "/grants").json() == {"grants": []}
-    return no_grants and refusal(service, connect_head("wanted.example:443")) == NOT_LISTED
 
 
 # C57: the token.

@@ -13,15 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.case_parts import NOT_LISTED, connect_head, refusal
+from tests.end_to_end.case_control import BEARER, JSON, call, nothing_is_granted, own_host
 from tests.support.dns_stub import DnsStub
-from tests.support.http import Response, request_bytes
 from tests.support.program import run_cli
 from tests.support.service import TOKEN, Service
-
-JSON = ("Content-Type", "application/json")
-BEARER = ("Authorization", f"Bearer {TOKEN}")
-WANTED = b'{"host":"wanted.example"}'
 
 
 @pytest.fixture(scope="module")
@@ -43,27 +38,6 @@ def service(running: Service) -> Iterator[Service]:
     for grant in running.control("GET", "/grants").json()["grants"]:
         running.control("DELETE", f"/grants/{grant['id']}")
     running.close_sockets()
-
-
-def own_host(service: Service) -> tuple[str, str]:
-    return ("Host", f"127.0.0.1:{service.control_port}")
-
-
-def call(
-    service: Service,
-    *headers: tuple[str, str],
-    method: str = "POST",
-    path: str = "/allow",
-    body: bytes = WANTED,
-    timeout_s: float = 5,
-) -> Response:
-    """One call with exactly these headers."""
-    return service.control_request(request_bytes(method, path, headers, body), timeout_s)
-
-
-def nothing_is_granted(service: Service) -> bool:
-    no_grants = service.control("GET", "/grants").json() == {"grants": []}
-    return no_grants and refusal(service, connect_head("wanted.example:443")) == NOT_LISTED
 
 
 def test_a_call_for_another_host_is_403(service: Service) -> None:

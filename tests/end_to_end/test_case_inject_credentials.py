@@ -1,16 +1,18 @@
-"""Case C36 and contract section 4: whose credentials travel, to which paths, by which methods.
+"""Case C36 and contract section 4: whose credentials travel, to which paths, by which methods and doors.
 
 Requests as such: test_case_inject_requests.py.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from tests.end_to_end.case_inject import OTHER_SECRET, SECRET, Injecting, open_injecting
 from tests.end_to_end.case_parts import MALFORMED, Refusal
+from tests.support.byte_stream import End, read_until, read_until_end
 from tests.support.certificates import CertificateAuthority
 from tests.support.http import request_bytes
 
@@ -32,8 +34,8 @@ def inject(running: Injecting) -> Iterator[Injecting]:
 
 def test_the_clients_credentials_are_removed_in_every_spelling(inject: Injecting) -> None:
     values = iter(f"CLIENT-{n}-VALUE" for n in range(1000))
-    names = ("Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key")
-    names = (*names, "Proxy-Connection", "Proxy-Authenticate", "Proxy-Foo")
+    keys = ("Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key")
+    names = (*keys, "Proxy-Authorization", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Foo")
     spellings = {
         spelled
         for name in names
@@ -105,3 +107,43 @@ def test_a_rule_may_limit_methods_and_paths(inject: Injecting) -> None:
         "/v1/..;/x",
     ):
         assert inject.refused(request_bytes("GET", f"http://narrow.example{climbing}")) == MALFORMED, climbing
+
+
+# Door two: CONNECT to the rule's host, and plain HTTP inside.
+
+
+def door_two(inject: Injecting) -> socket.socket:
+    sock = inject.service.open()
+    sock.sendall(b"CONNECT api.example:80 HTTP/1.1\r\nHost: api.example:80\r\n\r\n")
+    assert read_until(sock, b"\r\n\r\n").startswith(b"HTTP/1.1 200 Connection Established\r\n")
+    return sock
+
+
+def test_a_connect_to_the_rules_host_is_terminated_here(inject: Injecting) -> None:
+    sock = door_two(inject)
+    for path in ("/first", "/second"):
+        answer = inject.ask(request_bytes("GET", path, [("Host", "api.example")]), sock)
+        assert answer.body == b"ok"
+    assert [r.target for r in inject.requests] == ["/first", "/second"]
+    assert {r.value("Authorization") for r in inject.requests} == {f"Bearer {SECRET}"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (request_bytes("GET", "/", [("Host", "other.example")]), 400),
+        (request_bytes("GET", "http://other.example/"), 403),
+        (request_bytes("CONNECT", "other.example:443"), 405),
+        (request_bytes("CONNECT", "api.example:80"), 405),
+        (request_bytes("TRACE", "/", [("Host", "api.example")]), 405),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 0),
+        (b"SSH-2.0-test\r\n", 400),
+    ],
+)
+def test_inside_door_two_there_is_no_other_way(inject: Injecting, request_: bytes, status: int) -> None:
+    sock = door_two(inject)
+    sock.sendall(request_)
+    received, end = read_until_end(sock)
+    assert end is End.EOF
+    assert received.startswith(f"HTTP/1.1 {status} ".encode()) if status else received == b""
+    assert inject.requests == []

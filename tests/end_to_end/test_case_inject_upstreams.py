@@ -116,7 +116,7 @@ def test_the_log_names_the_cause(world: World) -> None:
 def test_a_right_certificate_is_taken(world: World) -> None:
     assert world.service.request(request_bytes("GET", "http://good.example/")).status == 404
     assert world.providers["good"].requests[0].value("Authorization") == SECRET
-    world.providers["good"].close_idle()
+    world.providers["good"].drain()
 
 
 def test_upstreams_that_do_not_shake_hands(world: World) -> None:

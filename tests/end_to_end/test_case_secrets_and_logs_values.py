@@ -1,4 +1,4 @@
-"""Case C54: what a secret may be, where it comes from, and what is trimmed of it.
+"""Cases C53 and C54: no verb shows a secret; what one may be, and what is trimmed of it.
 
 A refusal names the source, never the value. That no output holds a secret:
 test_case_secrets_and_logs_canary.py.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.canaries import CANARIES, leaks
 from tests.end_to_end.case_parts import write_config
 from tests.support.certificates import CertificateAuthority
 from tests.support.dns_stub import DnsStub
@@ -19,6 +20,30 @@ from tests.support.http import request_bytes
 from tests.support.program import run_cli
 from tests.support.provider import Provider
 from tests.support.service import Service
+
+BAD_STARTS = {  # {1} and so on: the canaries themselves, where only their source belongs
+    "help": "serve --help",
+    "an unknown option": "serve --allow ok.example --no-such-option",
+    "a bad value": "serve --allow ok.example --connect-timeout never",
+    "a secret for its variable": "serve --inject-host a.example --inject-secret-env {0}",
+    "a token for its variable": "serve --allow-none --control-token-env {1}",
+    "half a rule": "serve --inject-secret-env SECRET",
+    "config show": "config show --json --inject-host a.example --inject-secret-env SECRET"
+    " --control-token-env CONTROL_TOKEN --client-token-env CLIENT_TOKEN",
+    "config check": "config check --secrets --inject-host a.example --inject-secret-env SECRET",
+    "check": "check a.example --inject-host a.example --inject-secret-env SECRET",
+    "a taken port": "serve --bind 127.0.0.1:{taken} --inject-host a.example --inject-secret-env SECRET",
+}
+
+
+@pytest.mark.parametrize("line", BAD_STARTS.values(), ids=BAD_STARTS.keys())
+def test_no_start_and_no_verb_shows_a_secret(start_service: Callable[..., Service], line: str) -> None:
+    taken = start_service("--allow-none").proxy_port if "{taken}" in line else 0
+    args = line.format(*CANARIES.values(), taken=taken).split()
+    done = run_cli(*args, env={**CANARIES, "STEERABLE_EGRESS_SECRET": CANARIES["SECRET"]})
+    assert leaks(done.stdout + done.stderr) == []
+    assert done.stdout + done.stderr
+
 
 FLAWED: dict[str, bytes] = {  # a process each; more of them in tests/egress_proxy/vault
     "empty": b"",
@@ -78,7 +103,7 @@ def test_a_file_loses_one_line_end_and_is_read_again(
         assert b"CANARY" not in answer.body
     assert "CANARY" not in service.stderr.text
     assert len(provider.requests) == 3
-    provider.close_idle()
+    provider.drain()
 
 
 def test_a_flawed_file_stops_the_start(tmp_path: Path) -> None:

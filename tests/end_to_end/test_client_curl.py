@@ -72,11 +72,12 @@ def test_curl_reaches_a_credential_rule_by_plain_http(inject_road: Road, curl: s
     url = f"http://{INJECTED}/v1/models?q=a%2Fb"
     done = inject_road.run(curl, "-sS", "-H", "Authorization: Bearer of-the-agent", url)
     assert (done.stdout, done.stderr, done.returncode) == ("[]", "", 0)
-    assert inject_road.origin.only_request.value("Authorization") == SECRET
+    assert inject_road.credential == SECRET
 
 
 def test_curl_prints_why_plain_http_to_another_host_is_refused(inject_road: Road, curl: str) -> None:
+    before = inject_road.connections
     done = inject_road.run(curl, "-sS", "-w", "%{http_code} %{errormsg}", f"http://{UNLISTED}/")
     assert '"error": "blocked-by-policy"' in done.stdout
     assert done.stdout.endswith("}403 ")
-    assert inject_road.connections == 0
+    assert inject_road.connections == before

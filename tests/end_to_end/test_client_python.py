@@ -90,5 +90,5 @@ def test_a_library_reaches_a_credential_rule_by_plain_http(inject_road: Road, li
     inject_road.origin.on("/v1/models", answers.fixed(b"[]"))
     done = library.get(inject_road, f"http://{INJECTED}/v1/models")
     assert (done.stdout, done.stderr, done.returncode) == ("[]\n", "", 0)
-    assert inject_road.origin.only_request.value("Authorization") == SECRET
+    assert inject_road.credential == SECRET
     assert SECRET not in done.stdout

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -113,15 +112,6 @@ def test_the_control_port_can_be_chosen(start_service: Callable[..., Service]) -
 def test_without_a_token_variable_there_is_no_control_line(start_service: Callable[..., Service]) -> None:
     service = start_service("--allow", "a.example", "--control-port", "0")
     assert re.fullmatch(r"EGRESS_PROXY_PORT=\d+\n", service.stdout.text)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_exit_code_0(
-    number: signal.Signals, start_service: Callable[..., Service]
-) -> None:
-    service = start_service("--allow", "a.example", program=PROGRAM)
-    service.signal(number)
-    assert service.wait() == 0
 
 
 # Status lines, to the byte.
@@ -323,7 +313,8 @@ def test_a_request_goes_on_over_verified_tls_with_the_credential(
     dns.add("api.example", provider.host)
     service = start_service(
         *("--inject-host", "api.example", "--inject-secret-env", SECRET_VARIABLE),
-        *("--inject-port", str(provider.port), "--allow-private", "api.example:80"),
+        *("--inject-header", "x-api-key", "--inject-port", str(provider.port)),
+        *("--allow-private", "api.example:80"),
         *("--resolver", dns.address),
         env={SECRET_VARIABLE: SECRET, "SSL_CERT_FILE": str(ca.pem_path)},
         program=PROGRAM,
@@ -334,7 +325,7 @@ def test_a_request_goes_on_over_verified_tls_with_the_credential(
     assert (answer.value("X-Own"), answer.value("X-Proxy-Error"), answer.body) == ("kept", None, b"answer")
     seen = provider.only_request
     assert (seen.method, seen.target, seen.body) == ("POST", "/v1/chat?q=%2F", b"{}")
-    assert seen.values("Authorization") == [SECRET]
+    assert (seen.values("x-api-key"), seen.values("Authorization")) == ([SECRET], [])
     assert seen.value("Host") == f"api.example:{provider.port}"
     assert b"of-the-agent" not in seen.raw_head
     assert provider.connections[0].server_name == "api.example"

@@ -67,7 +67,15 @@ def test_without_an_opt_in_only_public_addresses_are_dialled(answers: list[Addre
         OptIn.NONE: {"public"},
         OptIn.LITERAL: set(),
         OptIn.LOOPBACK: {"public", "loopback"},
-        OptIn.INWARD: {"public", "loopback", "private", "carrier_nat", "link_local"},
+        OptIn.INWARD: {
+            "public",
+            "loopback",
+            "private",
+            "carrier_nat",
+            "link_local",
+            "documentation",
+            "benchmarking",
+        },
         OptIn.ONLY_LOOPBACK: {"loopback"},
     }
     assert {kind.value for kind in dialled} <= wanted[opt_in]

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from tests.support.byte_stream import End
 from tests.support.conversation import Answer, Conversation, note_server_name, shake_hands
-from tests.support.deadline import DEFAULT_S, wait_for
+from tests.support.deadline import DEFAULT_S, eventually, wait_for
 from tests.support.loopback_server import LoopbackServer
 from tests.support.recorded import RecordedConnection, RecordedRequest
 
@@ -80,6 +80,15 @@ class Provider(LoopbackServer):
 
         wait_for(self.changed, closed, timeout_s, what)
         return len(closing)
+
+    def drain(self, timeout_s: float = DEFAULT_S) -> None:
+        """Close each connection once it waits for a request, until none is open."""
+
+        def none_is_open() -> bool:
+            self.close_idle(timeout_s)
+            return self.open_connections == 0
+
+        eventually(none_is_open, timeout_s, f"the connections to {self.address} to end")
 
     # After, or meanwhile: what was seen.
 

@@ -11,6 +11,8 @@ from egress_proxy.core.address import AddressClass, classify
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.dial_policy import METADATA_NAMES, is_metadata, judge_addresses, may_ever_dial
 from egress_proxy.core.host import Name, Target, parse_authority, parse_host
+from egress_proxy.core.policy import rule_index
+from egress_proxy.core.rules import Ports, Suffix, parse_rule
 
 # One address of each class, not hidden in another.
 ONE_OF: dict[AddressClass, str] = {
@@ -30,7 +32,14 @@ ONE_OF: dict[AddressClass, str] = {
     AddressClass.EMBEDDED_IPV4: "2002:808:808::1",
 }
 PUBLIC = {AddressClass.PUBLIC}
-INWARD = {AddressClass.LOOPBACK, AddressClass.PRIVATE, AddressClass.LINK_LOCAL, AddressClass.CARRIER_NAT}
+INWARD = {
+    AddressClass.LOOPBACK,
+    AddressClass.PRIVATE,
+    AddressClass.LINK_LOCAL,
+    AddressClass.CARRIER_NAT,
+    AddressClass.DOCUMENTATION,
+    AddressClass.BENCHMARKING,
+}
 DIALLED = {
     OptIn.NONE: PUBLIC,
     OptIn.LOOPBACK: PUBLIC | {AddressClass.LOOPBACK},
@@ -244,3 +253,15 @@ def test_an_entry_that_could_never_work_is_known_before_any_lookup(
     authority: str, reason: Reason | None
 ) -> None:
     assert may_ever_dial(parse_authority(authority), OWN) is reason
+
+
+def test_a_denied_address_is_not_dialled_under_any_name() -> None:
+    deny = rule_index([parse_rule("127.0.0.1:8000", lambda _: Suffix.NONE, bare_ports=Ports.ANY)])
+    allow = Allow(parse_authority("ok.example:8000"), "ok.example", OptIn.INWARD)
+    denied, other = ip_address("127.0.0.1"), ip_address("10.0.0.1")
+    refused = judge_addresses(allow, [denied], (), (), deny)
+    assert isinstance(refused, Deny)
+    assert refused.reason is Reason.DENIED_BY_RULE
+    assert judge_addresses(allow, [denied, other], (), (), deny) == (other,)
+    elsewhere = Allow(parse_authority("ok.example:9000"), "ok.example", OptIn.INWARD)
+    assert judge_addresses(elsewhere, [denied], (), (), deny) == (denied,)

@@ -6,6 +6,7 @@ h11 is the oracle in ../../properties/test_heads.py; what a target may be asked 
 import pytest
 
 from egress_proxy.core.request import (
+    HEAD_END,
     AbsoluteTarget,
     Framing,
     Opening,
@@ -97,6 +98,13 @@ def test_a_header_line_is_name_colon_value_and_nothing_else(line: str) -> None:
         parse_head(head(line, "Y: z"))
 
 
+def test_a_head_ends_at_its_empty_line() -> None:
+    whole = head("X: a")
+    assert whole.endswith(HEAD_END)
+    assert whole.index(HEAD_END) + len(HEAD_END) == len(whole)
+    assert parse_head(whole).values(b"x") == (b"a",)
+
+
 def test_a_bare_line_feed_ends_nothing() -> None:
     for text in (b"GET / HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nX: a\n\r\n",
                  b"GET / HTTP/1.1\nX: a\r\n\r\n", b"GET / HTTP/1.1\r\nX: a\r\n\n",
@@ -119,7 +127,7 @@ def test_messages_do_not_quote_what_a_client_sent() -> None:
 
 
 def test_tokens_of_a_list_are_read_over_all_its_lines() -> None:
-    parsed = parse_head(head("Connection: Keep-Alive, X-One ,\t", "connection: x-TWO,,"))
+    parsed = parse_head(head("Connection: Keep-Alive,\tX-One ,\t,", "connection: x-TWO,,"))
     assert parsed.tokens(b"connection") == {b"keep-alive", b"x-one", b"x-two"}
     assert parsed.tokens(b"upgrade") == frozenset()
 
@@ -137,8 +145,8 @@ def test_what_may_still_become_a_request_is_waited_for(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"SSH-2.0-x\r\n", b"GET / HTTP/1.1\n", b"GET / HTTP/3\r\n",
-     b"hello there, you", b"\r\n", b"\n", b"GET  / HTTP/1.1\r\n", b"GET /\x00", b"EHLO a b c d",
-     b"CONNECT ok\xe9"],
+     b"hello there, you", b"\r\n", b"\n", b"GET  / HTTP/1.1\r\n", b"GET /\x00", b"EHLO a b c d", b"a\x01",
+     b"\rx\n", b"CONNECT ok\xe9"],
 )  # fmt: skip
 def test_text_that_is_no_request_is_known_early(data: bytes) -> None:
     assert judge_opening(data) is Opening.TEXT

@@ -65,5 +65,16 @@ def test_a_tunnel_to_an_address_may_name_nobody(literal: str) -> None:
     assert refusal.reason is Reason.SNI_MISMATCH
 
 
+def test_what_is_recorded_has_stable_words() -> None:
+    assert [*FlightVerdict] == ["matches", "unnamed", "not_tls"]
+    refusals = [
+        judge_first_flight(TARGET, flight, SniPolicy()) for flight in (Hello("a.b"), OtherFlight.UNREADABLE)
+    ]
+    assert [refusal.detail for refusal in refusals if isinstance(refusal, Deny)] == [
+        "the ClientHello names 'a.b'",
+        "the ClientHello cannot be read",
+    ]
+
+
 def test_the_check_is_on_by_default_and_the_stricter_ones_are_off() -> None:
     assert SniPolicy() == SniPolicy(check=True, require_sni=False, only_tls=False)

@@ -17,7 +17,7 @@ from egress_proxy.core.policy import Policy
 from egress_proxy.core.policy import decide as sound
 from egress_proxy.core.seams import AuditUnavailable
 from tests.support.byte_stream import End, connect, read_end, read_exactly, read_until_end
-from tests.support.data_port import CONNECTIONS, DataPort
+from tests.support.data_port import CONNECTIONS, TUNNELS, DataPort
 from tests.support.deadline import eventually
 from tests.support.dns_stub import DnsStub
 from tests.support.http import read_head, request_bytes
@@ -208,3 +208,59 @@ def test_hundreds_at_once_are_all_served_and_nothing_is_left(echo: EchoOrigin) -
             sock.close()
         port.log.wait_for(Ended, 200)
         eventually(lambda: port.call(open_own_descriptors) == before, what="descriptors are closed")
+
+
+def await_dial(port: DataPort) -> None:
+    def is_dialling() -> bool:
+        assert port.arrivals is not None
+        return any(arrival.dial for arrival in port.arrivals._waiting)
+
+    eventually(lambda: port.call(is_dialling), what="a dial is under way")
+
+
+def test_a_dial_that_is_under_way_when_the_service_stops_is_told_so() -> None:
+    with StuckOrigin() as stuck, data_port(allow=[stuck.address]) as port:
+        sock = port.open()
+        sock.sendall(connect_request(stuck.address))
+        await_dial(port)
+        port.call(lambda: port.arrivals.close())  # type: ignore[union-attr]
+        assert read_head(sock).status == 503
+        assert port.log.only(Decided).reason is Reason.DRAINING
+
+
+def test_the_time_of_a_head_goes_on_where_the_first_piece_came_late() -> None:
+    with data_port(connections=dataclasses.replace(CONNECTIONS, head_s=0.6)) as port:
+        started = port.loop.time()
+        sock = port.open()
+        eventually(lambda: port.loop.time() - started > 0.4, what="most of the time is gone")
+        sock.sendall(b"CONNECT ")
+        assert read_head(sock).status == 408
+        assert port.loop.time() - started < 0.9
+
+
+def test_a_stale_event_is_not_taken_for_a_connection(echo: EchoOrigin) -> None:
+    """A descriptor's number is used again within the batch that closed it."""
+    with StuckOrigin() as stuck, data_port(allow=[stuck.address], connect_timeout_s=0.5) as port:
+        sock = port.open()
+        sock.sendall(connect_request(stuck.address))
+        await_dial(port)
+
+        def stale() -> None:
+            assert port.arrivals is not None
+            [arrival] = port.arrivals._waiting
+            port.arrivals._on_upstream(arrival, 4)  # EPOLLOUT of somebody else
+            port.arrivals._open_connected()
+
+        port.call(stale)
+        assert read_head(sock).status == 504
+
+
+def test_the_limit_holds_for_all_that_connect_at_once(echo: EchoOrigin) -> None:
+    limits = dataclasses.replace(TUNNELS, in_all=2)
+    with data_port(allow=[echo.address], tunnels=limits) as port:
+        socks = [port.open() for _ in range(12)]
+        for sock in socks:
+            sock.sendall(connect_request(echo.address))
+        assert sorted(read_head(sock).status for sock in socks) == [200] * 2 + [503] * 10
+        told = [event.status for event in port.log.wait_for(Decided, 12)]
+        assert sorted(status or 0 for status in told) == [200] * 2 + [503] * 10

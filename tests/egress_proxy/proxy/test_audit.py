@@ -11,6 +11,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ NOW = 1_700_000_000.5
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "audit.jsonl"
+
+
+@pytest.fixture
+def full() -> Iterator[Path]:
+    """A device that is always full, given back as it was whatever the product did to it."""
+    device = Path("/dev/full")
+    before = mode(device)
+    yield device
+    if mode(device) != before:
+        device.chmod(before)
 
 
 def opened(path: Path, on_error: OnError = OnError.REFUSE) -> AuditLog:
@@ -169,11 +180,12 @@ def test_a_file_that_others_could_read_is_closed_to_them(given_mode: int, path: 
     assert mode(path) == 0o600
 
 
-def test_a_device_is_left_as_it_is() -> None:
+def test_what_is_no_file_is_left_as_it_is(path: Path) -> None:
     """As root, `--audit /dev/null` must not take the device away from everybody else."""
-    before = mode(Path("/dev/null"))
-    write(Path("/dev/null"), event())
-    assert mode(Path("/dev/null")) == before
+    os.mkfifo(path)
+    path.chmod(0o666)
+    write(path, event())
+    assert mode(path) == 0o666
 
 
 def test_a_symlink_is_not_followed(path: Path, tmp_path: Path) -> None:
@@ -322,16 +334,16 @@ def test_opening_anew_costs_no_descriptor(path: Path) -> None:
 # A disk that takes no more
 
 
-def test_what_cannot_be_written_is_refused() -> None:
-    log = opened(Path("/dev/full"))
+def test_what_cannot_be_written_is_refused(full: Path) -> None:
+    log = opened(full)
     with pytest.raises(AuditUnavailable):
         log.write(event())
     assert log.failures == 1
     log.close()
 
 
-def test_what_cannot_be_written_is_let_through_and_counted_where_the_settings_say_so() -> None:
-    log = opened(Path("/dev/full"), OnError.CONTINUE)
+def test_what_cannot_be_written_is_let_through_and_counted_where_the_settings_say_so(full: Path) -> None:
+    log = opened(full, OnError.CONTINUE)
     log.write(event())
     log.write(event())
     assert log.failures == 2
@@ -378,3 +390,25 @@ def test_a_disk_that_fills_up_leaves_no_half_line_and_an_unbroken_chain(
     assert {is_whole for _, is_whole in outcomes} == {"True"}
     written = sum(outcome == "written" for outcome, _ in outcomes)
     assert [record["change"] for record in chain(path)] == ["before", *["full", "full"] * written, "after"]
+
+
+TORN = """
+import resource, sys
+from pathlib import Path
+from egress_proxy.proxy.audit import AuditLog, OnError
+path = Path(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, resource.RLIM_INFINITY))
+try:
+    AuditLog(path, OnError.CONTINUE, lambda: 0.0)
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_torn_line_that_cannot_be_ended_is_a_failure_at_the_start(path: Path) -> None:
+    """Else the next line would be glued to it."""
+    path.write_bytes(b'{"seq":0,"ti')
+    argv = [sys.executable, "-c", TORN, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=20, check=False)
+    assert (done.stdout, done.stderr) == (os.strerror(errno.EFBIG) + "\n", "")
+    assert path.read_bytes() == b'{"seq":0,"ti'

@@ -122,23 +122,26 @@ def test_flights_of_many_tunnels_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9\r\n",
-        b"\x00",
-        b"\x80\x2e\x01\x00\x02",  # SSL 2
-        b"\x16\xfe\xfd\x00\x00",  # DTLS
-        b"\x16\x02",
-        b"\x17\x03\x03\x00\x10",  # application data
-        b"\x15\x03\x01\x00\x02\x02\x28",  # an alert
-        b"\x14\x03\x03\x00\x01\x01",
-    ],
+    "data", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-OpenSSH_9\r\n", b"\x00", b"\x80\x2e\x01\x00\x02", b"\xff"]
 )
-def test_other_protocols_are_told_by_their_first_bytes(data: bytes) -> None:
+def test_other_protocols_are_told_by_their_first_byte(data: bytes) -> None:
     assert judged(data) is OtherFlight.NOT_TLS
-    if data[:1] == b"\x16":
-        assert judged(data[:1], data[1:]) is OtherFlight.NOT_TLS
+    assert judged(data[:1]) is OtherFlight.NOT_TLS
+
+
+@pytest.mark.parametrize("kind", [0x14, 0x15, 0x17, 0x18])
+def test_a_record_in_front_of_a_hello_cannot_hide_it(kind: int) -> None:
+    """Servers skip a warning alert, for one, and then read the name that we would not have seen."""
+    record = bytes([kind]) + b"\x03\x01\x00\x02\x01\x00"
+    assert judged(record) is OtherFlight.UNREADABLE
+    assert judged(record + PLAIN) is OtherFlight.UNREADABLE
+    assert judged(record[:1]) is OtherFlight.UNREADABLE
+
+
+@pytest.mark.parametrize("version", [b"\x00\x00", b"\x02\x00", b"\x04\x00", b"\xfe\xfd", b"\xff\xff"])
+def test_a_record_with_a_version_of_its_own_cannot_hide_a_hello(version: bytes) -> None:
+    """Some servers do not look at it."""
+    assert judged(PLAIN[:1] + version + PLAIN[3:]) is OtherFlight.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -179,6 +182,13 @@ def test_two_names_are_unreadable() -> None:
     whole = b"\x00\x0d\x00\x00\x0aok.example"  # list of 13: a host name of 10
     halves = b"\x00\x0d\x00\x00\x04ok.e\x00\x00\x03ple"
     assert judged(PLAIN.replace(whole, halves)) is OtherFlight.UNREADABLE
+
+
+@pytest.mark.parametrize("flight", [PLAIN, NAMELESS])
+def test_a_second_or_an_empty_extension_of_names_is_unreadable(flight: bytes) -> None:
+    ticket = b"\x00\x23\x00\x00"  # an empty extension, which becomes one of type server_name
+    assert flight.count(ticket) == 1
+    assert judged(flight.replace(ticket, b"\x00\x00\x00\x00")) is OtherFlight.UNREADABLE
 
 
 @pytest.mark.parametrize("name", [b"\xff" * 10, b"ok.exampl\xe9", "bücher.de".encode(), b"\x80k.example"])

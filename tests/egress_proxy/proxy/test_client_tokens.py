@@ -173,3 +173,12 @@ def test_no_value_raises(value: bytes) -> None:
     visible = bytes(byte for byte in value if byte >= 0x20 and byte != 0x7F)
     for scheme in (b"", b"Basic ", b"Bearer "):
         assert TOKENS.identify(head(scheme + visible)) == UNKNOWN
+
+
+def test_a_client_is_known_as_long_as_its_token_is() -> None:
+    tokens = ClientTokens(own={"build": Secret("tok")})
+    assert tokens.knows(Client("build"))
+    assert not tokens.knows(Client("gone"))
+    assert not tokens.knows(Client())
+    assert ClientTokens().knows(Client())
+    assert ClientTokens(Secret("tok")).knows(Client(label="me"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 from collections.abc import Iterator
@@ -60,3 +61,25 @@ def test_a_descriptor_number_that_is_used_again_is_the_new_ones(port: DataPort) 
             EndCause.DONE,
             EndCause.CLIENT_RESET,
         }
+
+
+def test_bulk_asks_for_one_more_poll_at_a_time(port: DataPort) -> None:
+    """Each poll that is due would ask for another: they would multiply and hold up everything else."""
+    tunnels = [open_tunnel(port) for _ in range(4)]
+    for tunnel in tunnels:
+        tunnel.upstream.setblocking(False)
+    block = bytes(1 << 20)
+
+    def due() -> int:
+        return sum("_poll" in repr(handle) for handle in port.loop._ready)  # type: ignore[attr-defined]
+
+    most = 0
+    for _ in range(200):
+        for tunnel in tunnels:
+            with contextlib.suppress(BlockingIOError):
+                tunnel.upstream.send(block)
+            with contextlib.suppress(BlockingIOError):
+                tunnel.client.setblocking(False)
+                tunnel.client.recv(1 << 20)
+        most = max(most, port.call(due))
+    assert most <= 2  # the one that is due, and the descriptor's own

@@ -52,6 +52,7 @@ from tests.support.answers import (
     close,
     close_without_notify,
     early,
+    encoded,
     fixed,
     head,
     held,
@@ -346,9 +347,6 @@ TORN = {
     "within its length": torn_length(b"half", 8),
     "by a reset in a chunk": torn_chunk(b"whole", torn=b"to", declared=100, ending=abort),
     "by a reset without a length": until_close(b"half", ending=abort),
-    "by nonsense instead of a chunk": play(
-        head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"whole") + b"zz\r\n"
-    ),
 }
 
 
@@ -363,6 +361,25 @@ def test_an_answer_that_breaks_off_resets_the_client(
     _, end = read_until_end(caller.sock)
     assert end is End.RESET
     assert (ended(port).cause, ended(port).status) == (EndCause.TRUNCATED, 200)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (
+            head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"whole") + b"zz\r\n",
+            "upstream-protocol",
+        ),
+        (encoded("gzip", b"not gzip at all, " * 10), "body-not-inspectable"),
+    ],
+    ids=["no chunk", "no gzip"],
+)
+def test_nonsense_is_a_502_while_nothing_of_the_answer_was_sent(
+    port: DataPort, provider: Provider, answer: bytes, code: str
+) -> None:
+    provider.otherwise(play(answer))
+    refused = call(port, "absolute").ask("GET")
+    assert (refused.status, refused.value("X-Proxy-Error")) == (502, code)
 
 
 @pytest.mark.parametrize("kind", ["in a chunk", "within its length"])
@@ -570,6 +587,7 @@ def exchange_between(client: Pair, upstream: Pair, body_bytes: int) -> OneExchan
     speaker, side = SocketStream(loop, client.ours), ClientSide(asked, body_bytes)
     to = Upstream(SocketStream(loop, upstream.ours), ip_address("127.0.0.1"))
     sent = UpstreamHead("POST", b"/", ((b"Host", b"x"), (b"Content-Length", b"%d" % body_bytes)))
+    up = Uploading(speaker, side, to, sent, None, expects_continue=False, idle_s=5)
     down = Answering(
         client=speaker,
         watch=ClientWatch(client.ours),
@@ -581,8 +599,9 @@ def exchange_between(client: Pair, upstream: Pair, body_bytes: int) -> OneExchan
         opaque_bodies=False,
         first_byte_s=5,
         idle_s=5,
+        upload_is_done=lambda: up.is_done,
     )
-    return OneExchange(Uploading(speaker, side, to, sent, None, False), down)
+    return OneExchange(up, down)
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])

@@ -167,8 +167,8 @@ def test_a_file_that_has_not_changed_is_not_read_again(path: Path) -> None:
 # Size
 
 MANY = 100_000
-# What "does not hold up the others" may mean for a file that somebody has just changed.
-READING_S = 5.0
+# No figure to be proud of: ten times what it takes, a third of what it took when one name was quadratic.
+READING_CPU_S = 10.0
 
 
 def numbered(number: int) -> str:
@@ -189,13 +189,11 @@ def test_a_file_of_a_hundred_thousand_entries_is_read_in_time(
     lines: Iterable[str], name: str, count: int, path: Path
 ) -> None:
     hosts = of(path, "\n".join(lines))
-    begun = time.monotonic()
+    begun = time.process_time()
     assert len(listed(hosts, name)) == count
-    assert time.monotonic() - begun < READING_S
-    begun = time.monotonic()
-    for _ in range(1000):
+    for _ in range(1000):  # one `stat` each: reading it anew would show here
         hosts.addresses(Name("other.example"))
-    assert time.monotonic() - begun < READING_S
+    assert time.process_time() - begun < READING_CPU_S
 
 
 def test_a_file_beyond_all_measure_is_not_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

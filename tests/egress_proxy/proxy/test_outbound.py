@@ -16,7 +16,7 @@ import pytest
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.host import Name, Target, parse_authority
 from egress_proxy.core.seams import Answer
-from egress_proxy.proxy import dialer
+from egress_proxy.proxy import dialer, resolver
 from egress_proxy.proxy.hosts_file import HostsFile
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
@@ -253,6 +253,15 @@ async def test_a_look_up_that_hangs_ends_in_time(dns: DnsStub) -> None:
         begun = time.monotonic()
         await refused(out, allowed(f"{NAME}:443"), Reason.UPSTREAM_TIMEOUT)
         assert time.monotonic() - begun < 0.3 + REFUSED_S
+
+
+async def test_a_look_up_that_is_given_up_before_the_dial_would_be_is_a_timeout_too(
+    dns: DnsStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolver, "QUERY_TIMEOUT_S", 0.1)
+    dns.black_hole(NAME)
+    async with road(dns) as out:
+        await refused(out, allowed(f"{NAME}:443"), Reason.UPSTREAM_TIMEOUT)
 
 
 async def test_look_up_and_dial_share_one_time(dns: DnsStub, start: Start) -> None:

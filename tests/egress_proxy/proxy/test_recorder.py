@@ -194,11 +194,6 @@ def test_a_path_that_cannot_be_written_fails_at_the_start(tmp_path: Path) -> Non
         write(tmp_path)
 
 
-def test_a_disk_that_is_full_is_told() -> None:
-    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-        write(Path("/dev/full"), recorded(b"hello"))
-
-
 FULL = """
 import resource, sys
 from pathlib import Path

@@ -6,7 +6,10 @@ Real sockets, no event loop: the test takes every turn itself. Who calls turns i
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import functools
+import os
 import socket
 
 import pytest
@@ -17,6 +20,7 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
+from egress_proxy.proxy.pipes import Pipe, PipePool
 from egress_proxy.proxy.relay import TURN_BYTES, Flow, FlowRefused, PeerReset, Wants
 from tests.egress_proxy.proxy.hellos import hello, long_hello
 from tests.egress_proxy.proxy.socket_pairs import (
@@ -97,14 +101,15 @@ class Line:
                 self.hear(block)
 
 
-@settings(max_examples=60)
-@given(STEPS, STEPS)
+@settings(max_examples=100)
+@given(STEPS, STEPS, st.booleans(), st.booleans())
 def test_bytes_arrive_as_they_were_sent_in_both_directions_however_they_are_cut(
-    out_steps: list[Step], back_steps: list[Step]
+    out_steps: list[Step], back_steps: list[Step], splice: bool, small: bool
 ) -> None:
-    with two_pairs(small=True) as (client, upstream):
-        out = Line(Flow(client.ours, upstream.ours), client.peer, upstream.peer)
-        back = Line(Flow(upstream.ours, client.ours), upstream.peer, client.peer)
+    with two_pairs(small=small) as (client, upstream), contextlib.closing(PipePool()) as pool:
+        pipes = pool if splice else None
+        out = Line(Flow(client.ours, upstream.ours, pipes=pipes), client.peer, upstream.peer)
+        back = Line(Flow(upstream.ours, client.ours, pipes=pipes), upstream.peer, client.peer)
         for number in range(max(len(out_steps), len(back_steps))):
             for line, steps in ((out, out_steps), (back, back_steps)):
                 for step in steps[number : number + 1]:
@@ -193,6 +198,123 @@ def test_an_ended_flow_leaves_the_other_direction_open() -> None:
         assert back.turn() is Wants.READ
         assert read_exactly(client.peer, 6) == b"answer"
         assert not back.is_done()
+
+
+# Bulk, which is spliced.
+
+
+class CountingPool(PipePool):
+    """``lent``: pipes that are out; ``lends``: how often one was asked for."""
+
+    lent = lends = 0
+
+    def __init__(self, pipe_bytes: int = 0) -> None:
+        super().__init__()
+        self._pipe_bytes = pipe_bytes
+
+    def lend(self) -> Pipe | None:
+        pipe = super().lend()
+        assert pipe is not None
+        if self._pipe_bytes:
+            fcntl.fcntl(pipe.writer, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
+        self.lent += 1
+        self.lends += 1
+        return pipe
+
+    def take_back(self, pipe: Pipe) -> None:
+        super().take_back(pipe)
+        self.lent -= 1
+
+
+def in_bulk(flow: Flow, source: Pair, octets: bytes) -> None:
+    """All of this has arrived, and the flow has had two full turns with it."""
+    source.peer.sendall(octets)
+    await_unread(source.ours, len(octets))
+    for _ in range(2):
+        assert flow.turn() is Wants.TURN
+
+
+@pytest.mark.parametrize("pipe_bytes", [4096, 65_536, 0], ids=["one page", "16 pages", "as made"])
+def test_a_burst_is_spliced_and_nothing_of_it_is_forgotten_however_small_the_pipe(pipe_bytes: int) -> None:
+    size = 3 * TURN_BYTES + 1234
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool(pipe_bytes)) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(size))
+        assert pool.lent == 1
+        while flow.turn() is not Wants.READ:
+            pass
+        assert unread_bytes(client.ours) == 0
+        assert read_exactly(upstream.peer, size) == pattern(size)
+        assert (flow.carried, pool.lent) == (size, 0)
+
+
+def test_a_spliced_burst_that_ends_is_passed_on_whole_with_its_end() -> None:
+    size = 2 * TURN_BYTES + 5000
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(size))
+        client.end_by_peer()
+        while flow.turn() is not Wants.NOTHING:
+            pass
+        assert flow.is_done()
+        assert read_exactly(upstream.peer, size) == pattern(size)
+        assert read_some(upstream.peer) == b""
+        assert pool.lent == 0
+
+
+def test_a_spliced_burst_waits_for_its_sink_and_is_not_done_before_it_is_out() -> None:
+    with two_pairs(small=True) as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        line = Line(flow, client.peer, upstream.peer)
+        while pool.lent == 0:
+            line.run(("say", 500_000))
+            line.run(("hear", 500_000))
+            flow.turn()
+        for _ in range(50):
+            line.run(("say", 500_000))
+            flow.turn()
+        assert flow.turn() is Wants.WRITE
+        assert not flow.is_done()
+        line.finish()
+        assert line.heard == line.said == flow.carried
+
+
+def test_a_metered_flow_is_never_spliced() -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, lambda count: True, pool)
+        in_bulk(flow, client, pattern(3 * TURN_BYTES))
+        assert flow.turn() is Wants.TURN
+        assert pool.lends == 0
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOSYS, errno.EPERM])
+def test_where_there_is_no_splice_bulk_is_copied(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_: int, **__: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "splice", refuse)
+    size = 3 * TURN_BYTES
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(size))
+        while flow.turn() is not Wants.READ:
+            pass
+        assert read_exactly(upstream.peer, size) == pattern(size)
+        assert (pool.lent, pool.lends) == (0, 1)
+
+
+@pytest.mark.parametrize("side", ["source", "sink"])
+def test_a_reset_within_a_spliced_burst_is_told_with_the_socket_that_broke(side: str) -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(2 * TURN_BYTES if side == "source" else 3 * TURN_BYTES))
+        broken = client if side == "source" else upstream
+        broken.reset_by_peer()
+        with pytest.raises(PeerReset) as caught:
+            flow.turn()
+        assert caught.value.sock is broken.ours
+        flow.release()
+        assert pool.lent == 0
 
 
 # Resets.

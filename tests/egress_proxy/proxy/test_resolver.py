@@ -26,7 +26,7 @@ from egress_proxy.core.seams import Answer
 from egress_proxy.proxy import resolver
 from egress_proxy.proxy.hosts_file import HostsFile
 from egress_proxy.proxy.name_cache import Found, NameCache
-from egress_proxy.proxy.resolver import NEGATIVE_TTL_S, TTL_LIMIT_S, DnsLookup, NameServer
+from egress_proxy.proxy.resolver import HALF_TTL_S, NEGATIVE_TTL_S, TTL_LIMIT_S, DnsLookup, NameServer
 from tests.conftest import Start
 from tests.egress_proxy.proxy.stream_ends import descriptors
 from tests.support.deadline import eventually
@@ -209,6 +209,31 @@ async def test_a_family_that_never_answers_is_waited_for_where_the_other_has_not
     stub = start(HalfDeaf("A"))
     stub.nodata("ok.example")
     assert await found(stub, "ok.example") == LATE
+
+
+@pytest.mark.parametrize("failing", ["A", "AAAA"])
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_half_an_answer_is_kept_for_a_moment_only(failing: str, is_silent: bool, start: Start) -> None:
+    """Else a query that was lost would cost a family for the whole time of the other."""
+
+    class HalfSick(HalfDeaf):
+        def _answer(self, wire: bytes, transport: str) -> Reply | None:
+            if type_asked(wire) != self.deaf_to or is_silent:
+                return super()._answer(wire, transport)
+            sick = dns.message.make_response(dns.message.from_wire(wire))
+            sick.set_rcode(dns.rcode.SERVFAIL)
+            return Reply(sick.to_wire())
+
+    stub = start(HalfSick(failing))
+    stub.add("ok.example", "192.0.2.1", "2001:db8::1", ttl=60)
+    assert (await found(stub, "ok.example")).ttl_s == HALF_TTL_S
+    stub.add("ok.example", "192.0.2.1", "2001:db8::1", ttl=0)
+    assert (await found(stub, "ok.example")).ttl_s == 0
+
+
+async def test_a_family_without_addresses_is_no_missing_half(dns: DnsStub) -> None:
+    dns.add("four.example", "192.0.2.1", ttl=60)
+    assert (await found(dns, "four.example")).ttl_s == 60
 
 
 async def test_a_late_family_still_counts_within_its_time(start: Start) -> None:

@@ -5,6 +5,7 @@ Pure functions, no sockets. See egress_proxy/vault/injection.py and contract sec
 
 import base64
 import json
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -419,3 +420,22 @@ def test_a_source_from_the_environment_serves_a_credential() -> None:
     opened = open_source(parse_source("env:KEY"), {"KEY": SECRET})
     credential = Credential(b"X-Key", "{secret}", opened)
     assert credential.current().secret is opened.current()
+
+
+OVERRIDES = [
+    "X-HTTP-Method-Override",
+    "x_http_method",
+    "X-Method-Override",
+    "X-Original-URL",
+    "X-Rewrite-URL",
+]
+
+
+@pytest.mark.parametrize("limit", [{"methods": frozenset({"GET"})}, {"paths": (b"/v1",)}])
+@pytest.mark.parametrize("name", OVERRIDES)
+def test_a_limited_rule_lets_no_header_speak_for_method_or_path(name: str, limit: dict[str, Any]) -> None:
+    head = RequestHead("GET", b"/v1", (1, 1), ((name.encode(), b"DELETE"), (b"X-Other", b"1")))
+    route = InjectRoute("provider", parse_host("api.example.com"), **limit)
+    names = [key for key, _ in rewrite(head, b"/v1", route, None).headers]
+    assert b"X-Other" in names
+    assert name.encode() not in names
