@@ -28,15 +28,16 @@ class Dial:
     judged_by: tuple[Policy, Grants]  # what was in force then: while it still is, the answer is the same
 
 
+@dataclass(slots=True, eq=False)
 class Arrival:
-    """One client that has no tunnel yet. ``due_at``: the loop's clock, when its waiting ends."""
+    """One client that has no tunnel yet. ``due_at``: the loop's clock, when its waiting ends.
 
-    __slots__ = ("client_spoke", "dial", "due_at", "peer", "sock", "upstream_spoke")
+    An edge comes once: what came while nobody was reading is remembered for the tunnel.
+    """
 
-    def __init__(self, sock: socket.socket, peer: str, due_at: float) -> None:
-        self.sock = sock
-        self.peer = peer
-        self.due_at = due_at
-        self.dial: Dial | None = None
-        # An edge comes once: what came while nobody was reading is remembered for the tunnel.
-        self.client_spoke = self.upstream_spoke = False
+    sock: socket.socket
+    peer: str
+    due_at: float
+    dial: Dial | None = None
+    client_spoke: bool = False
+    upstream_spoke: bool = False

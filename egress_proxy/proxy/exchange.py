@@ -43,6 +43,10 @@ class UpstreamLost(Exception):
         self.detail = detail
 
 
+def _not_taken_in() -> UpstreamLost:
+    return UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
+
+
 _UNREADABLE_BODY = UpstreamLost(Reason.BODY_NOT_INSPECTABLE, "its body is not what its Content-Encoding says")
 
 
@@ -70,7 +74,7 @@ class Uploading:
             async with asyncio.timeout(self.idle_s):
                 await self.upstream.stream.send(first + self._take_ready())
         except TimeoutError:
-            raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in") from None
+            raise _not_taken_in() from None
         except StreamReset:
             # It may have answered before it closed (413): whoever reads the answer finds out.
             self.is_done = True
@@ -109,8 +113,7 @@ class Uploading:
             except StreamReset:
                 return
             except TimeoutError:
-                detail = "the upstream does not take the request in"
-                raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, detail) from None
+                raise _not_taken_in() from None
             await _let_others_run()
 
 
@@ -136,10 +139,7 @@ class Answering:
     _ready: bytearray = field(default_factory=bytearray)
 
     async def relay(self) -> None:
-        """Until the answer is complete.
-
-        Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable.
-        """
+        """To the answer's end. Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable."""
         while True:
             part = self._next_part()
             match part:

@@ -12,6 +12,7 @@ import hashlib
 import select
 import socket
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
@@ -629,3 +630,28 @@ async def test_everybody_else_has_a_turn_after_each_read_of_a_fast_exchange(
                 upstream.peer.sendall(fixed(b"ok"))
         assert running.result().is_answered
     assert largest <= 2 * 1024
+
+
+def test_the_time_for_the_first_byte_begins_when_the_body_is_up(provider: Provider) -> None:
+    """A slow upload is no slow answer."""
+    provider.otherwise(fixed(b"thanks"))
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=0.4, idle_s=5)) as port:
+        caller = call(port, "absolute")
+        caller.send("POST", headers=[("Content-Length", "4")])
+        started = time.monotonic()
+        for octet in b"slow":
+            eventually(lambda since=started: time.monotonic() - since > 0.25, what="a pause")
+            started = time.monotonic()
+            caller.sock.sendall(bytes([octet]))
+        assert read_response(caller.sock, "POST").body == b"thanks"
+
+
+def test_an_upstream_that_does_not_answer_a_body_is_a_504(provider: Provider) -> None:
+    silent = threading.Event()
+    provider.otherwise(held(silent, fixed(b"too late")))
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=0.4, idle_s=5)) as port:
+        caller = call(port, "absolute")
+        caller.send("POST", headers=[("Content-Length", "4")])
+        caller.sock.sendall(b"body")
+        assert read_response(caller.sock, "POST").status == 504
+    silent.set()
