@@ -15,9 +15,10 @@ from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.hosts_file import HostsFile
 
 CACHE_NAMES = 4096
-# Wildcard entries let a client invent names. So many lookups may run below one parent and so many in all;
-# further ones wait their turn, so slow names hold up their own siblings at most.
+# Wildcard entries let a client invent names. So many lookups may run below one parent, below one suffix and
+# in all; further ones wait their turn, so slow names hold up their own siblings at most.
 LOOKUPS_PER_PARENT = 16
+LOOKUPS_PER_SUFFIX = 64
 LOOKUPS_IN_ALL = 256
 
 
@@ -116,15 +117,18 @@ class NameCache:
         return outcome
 
     async def _run(self, name: Name) -> Found | BaseException:
-        parent = _parent(name)
-        siblings = self._siblings.get(parent) or asyncio.Semaphore(LOOKUPS_PER_PARENT)
-        self._siblings[parent] = siblings
-        async with siblings, self._in_all:
+        siblings = self._turns(_last(name, _owner_labels(name)), LOOKUPS_PER_PARENT)
+        # A short domain passes for a suffix, and each name invented below it for an owner: bounded here.
+        neighbours = self._turns("." + _last(name, 2), LOOKUPS_PER_SUFFIX)
+        async with siblings, neighbours, self._in_all:
             # A fault is for those who wait to raise: the task group would end the whole service with it.
             (outcome,) = await asyncio.gather(self._lookup(name), return_exceptions=True)
         if isinstance(outcome, Found):
             self._remember(name, outcome)
         return outcome
+
+    def _turns(self, key: str, limit: int) -> asyncio.Semaphore:
+        return self._siblings.setdefault(key, asyncio.Semaphore(limit))
 
     def _remember(self, name: Name, found: Found) -> None:
         if found.ttl_s > 0:
@@ -134,11 +138,15 @@ class NameCache:
                 self._cache.popitem(last=False)
 
 
-def _parent(name: Name) -> str:
-    """Roughly who owns the name, without the public-suffix list: `x.co.uk` is three labels, `x.org` two.
+def _owner_labels(name: Name) -> int:
+    """Roughly how many labels name the owner, without the public-suffix list: `x.co.uk` three, `x.org` two.
 
     A wrong guess makes strangers wait for one another, and no more.
     """
     labels = name.text.split(".")
     is_second_level = len(labels[-1]) == 2 and len(labels[-2:][0]) <= 3
-    return ".".join(labels[-3 if is_second_level else -2 :])
+    return 3 if is_second_level else 2
+
+
+def _last(name: Name, count: int) -> str:
+    return ".".join(name.text.split(".")[-count:])

@@ -23,12 +23,15 @@ INWARD: dict[str, tuple[str, ...]] = {
     "link-local": ("169.254.0.1", "169.254.255.254", "fe80::1", "febf::1"),
     "carrier NAT": ("100.64.0.1", "100.127.255.255"),
 }
+# Refused as well; what a private entry makes of them is not promised.
+UNROUTED: dict[str, tuple[str, ...]] = {
+    "documentation": ("192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"),
+    "benchmarking": ("198.18.0.1", "198.19.255.255", "2001:2::1"),
+}
 NEVER: dict[str, tuple[str, ...]] = {
     "this network": ("0.0.0.0", "0.0.0.1", "0.255.255.255", "::"),
     "multicast": ("224.0.0.1", "239.255.255.255", "ff02::1", "ff0e::1", "ff05::2"),
     "broadcast and reserved": ("255.255.255.255", "240.0.0.1", "254.255.255.255", "192.0.0.1", "192.0.0.8"),
-    "documentation": ("192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"),
-    "benchmarking": ("198.18.0.1", "198.19.255.255", "2001:2::1"),
     "site-local": ("fec0::1", "feff::1"),
     "6to4 relays": ("192.88.99.1",),
     "other IPv6": ("100::1", "2001:10::1", "2001:20::1", "5f00::1", "4000::1", "1::1", "8000::1", "fe00::1"),
@@ -104,7 +107,7 @@ def lead_to(names: DnsStub, domain: str, port: int, answers: Sequence[Sequence[s
     return targets
 
 
-@pytest.mark.parametrize("addresses", [*INWARD.values(), *NEVER.values(), MAPPED_INWARD])
+@pytest.mark.parametrize("addresses", [*INWARD.values(), *UNROUTED.values(), *NEVER.values(), MAPPED_INWARD])
 def test_a_listed_name_never_leads_inward(
     service: Service, names: DnsStub, origin: EchoOrigin, addresses: tuple[str, ...]
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import selectors
 import socket
 import ssl
 import threading
@@ -250,6 +251,15 @@ class DataPort:
     def registered_descriptors(self) -> int:
         """How many descriptors the loop watches."""
         return self.call(lambda: len(self.loop._selector.get_map()))  # type: ignore[attr-defined]
+
+    def watched_for_writing(self) -> int:
+        """How many of them the loop watches for room to write."""
+
+        def count() -> int:
+            keys = self.loop._selector.get_map().values()  # type: ignore[attr-defined]
+            return sum(bool(key.events & selectors.EVENT_WRITE) for key in keys)
+
+        return self.call(count)
 
     def tasks(self) -> int:
         """How many tasks there are, that of `call` not counted."""

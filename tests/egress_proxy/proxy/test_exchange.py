@@ -659,3 +659,16 @@ def test_an_upstream_that_does_not_answer_a_body_is_a_504(provider: Provider) ->
         caller.sock.sendall(b"body")
         assert read_response(caller.sock, "POST").status == 504
     silent.set()
+
+
+def test_an_upstream_that_does_not_take_a_body_in_is_a_504(provider: Provider) -> None:
+    gate = threading.Event()
+    provider.otherwise(play(gate, fixed(b"too late")))
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.4)) as port:
+        caller = call(port, "absolute")
+        caller.send("POST", headers=[("Content-Length", str(1000 * MIB))])
+        assert fill(caller.sock) < 1000 * MIB
+        response = read_response(caller.sock, "POST")
+        assert (response.status, response.value("X-Proxy-Error")) == (504, "upstream-timeout")
+        assert ended(port).reason is Reason.UPSTREAM_TIMEOUT
+    gate.set()

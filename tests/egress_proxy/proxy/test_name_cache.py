@@ -307,9 +307,35 @@ async def test_slow_names_below_one_parent_do_not_hold_up_another(cached: Cached
         cached.lookup.go.set()
 
 
-async def test_so_many_lookups_run_below_one_parent_and_the_rest_have_their_turn(cached: Cached) -> None:
+@pytest.mark.parametrize("parent", ["slow.co.uk", "slow.com.au", "slow.ac.jp"])
+async def test_slow_names_of_one_owner_do_not_hold_up_others_below_the_same_suffix(
+    parent: str, cached: Cached
+) -> None:
     async with cached.cache, asyncio.TaskGroup() as group:
-        names = [f"a.b{number}.slow.example" for number in range(5 * LOOKUPS_PER_PARENT)]
+        for number in range(LOOKUPS_PER_PARENT * 2):
+            group.create_task(cached.resolve(f"n{number}.{parent}"))
+        await turns()
+        assert await cached.resolve(parent.replace("slow", "quick")) == ANSWER
+        cached.lookup.go.set()
+
+
+@pytest.mark.parametrize("parent", ["t.co", "sap.de", "x.y"])
+async def test_slow_names_below_a_short_domain_do_not_hold_up_the_others(parent: str, cached: Cached) -> None:
+    """It looks like a suffix, so that each name invented below it looks like an owner of its own."""
+    async with cached.cache, asyncio.TaskGroup() as group:
+        for number in range(LOOKUPS_IN_ALL + 50):
+            group.create_task(cached.resolve(f"slow{number}.{parent}"))
+        await turns()
+        assert await cached.resolve("quick.other.example") == ANSWER
+        cached.lookup.go.set()
+
+
+@pytest.mark.parametrize("parent", ["slow.example", "slow.de", "slow.co.uk"])
+async def test_so_many_lookups_run_below_one_parent_and_the_rest_have_their_turn(
+    parent: str, cached: Cached
+) -> None:
+    async with cached.cache, asyncio.TaskGroup() as group:
+        names = [f"a.b{number}.{parent}" for number in range(5 * LOOKUPS_PER_PARENT)]
         tasks = [group.create_task(cached.resolve(name)) for name in names]
         await turns()
         assert len(cached.lookup.running) == LOOKUPS_PER_PARENT

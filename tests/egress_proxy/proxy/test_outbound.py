@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.host import Name, Target, parse_authority
+from egress_proxy.core.policy import rule_index
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy import dialer, resolver
 from egress_proxy.proxy.hosts_file import HostsFile
@@ -22,6 +24,7 @@ from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
 from tests.conftest import Start
+from tests.egress_proxy.core.entries import deny_entry
 from tests.egress_proxy.proxy.stream_ends import descriptors
 from tests.support.dns_stub import DnsStub
 from tests.support.netns import NetworkNamespace
@@ -123,6 +126,20 @@ async def test_metadata_is_refused_by_address_and_by_any_name_of_the_chain(
         for name in ("plain.example", "alias.example"):
             await refused(out, allowed(f"{name}:{origin.port}"), Reason.METADATA)
     assert origin.connections_accepted == 0
+
+
+async def test_an_address_that_an_entry_denies_is_not_dialled_by_any_name(dns: DnsStub, start: Start) -> None:
+    denied = start(EchoOrigin("127.0.0.2"))
+    good = start(EchoOrigin("127.0.0.3", denied.port))
+    dns.add("mixed.example", "127.0.0.2", "127.0.0.3", ttl=60)
+    dns.add("only.example", "127.0.0.2", ttl=60)
+    rules = rule_index([deny_entry("127.0.0.2")])
+    async with road(dns) as plain:
+        out = replace(plain, denied=lambda: rules)
+        assert await reached(out, allowed(f"mixed.example:{good.port}")) == "127.0.0.3"
+        await refused(out, allowed(f"only.example:{good.port}"), Reason.DENIED_BY_RULE)
+        assert out.ready(allowed(f"mixed.example:{good.port}")) == (ip_address("127.0.0.3"),)
+    assert denied.connections_accepted == 0
 
 
 async def test_a_literal_address_is_asked_of_nobody(dns: DnsStub, start: Start) -> None:

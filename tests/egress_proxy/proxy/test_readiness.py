@@ -243,6 +243,19 @@ def test_a_source_without_end_beside_a_reader_that_reads_nothing_costs_no_memory
     assert port.table.count().open == 4
 
 
+def test_a_flow_that_waits_for_its_sink_is_not_woken_by_its_source() -> None:
+    """Of LoopReadiness alone: what is readable or writable all the time would be reported all the time."""
+    with DataPort() as port:
+        before = port.registered_descriptors()
+        tunnel = open_tunnel(port, small=True)
+        assert (port.registered_descriptors(), port.watched_for_writing()) == (before + 2, 0)
+        sent = fill(tunnel.upstream)
+        assert (port.registered_descriptors(), port.watched_for_writing()) == (before + 1, 1)
+        assert len(read_exactly(tunnel.client, sent)) == sent
+        eventually(lambda: port.watched_for_writing() == 0)
+        assert port.registered_descriptors() == before + 2
+
+
 def test_what_waited_for_a_slow_reader_comes_whole_once_it_reads(port: DataPort) -> None:
     tunnel = open_tunnel(port, small=True)
     sent = fill(tunnel.upstream)

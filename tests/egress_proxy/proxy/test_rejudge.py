@@ -20,6 +20,7 @@ from egress_proxy.core.grants import Limits
 from egress_proxy.core.host import Name, Target, parse_authority
 from egress_proxy.core.policy import OnMiss, decide
 from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.outbound import Outbound
@@ -29,6 +30,7 @@ from egress_proxy.proxy.rejudge import no_longer_allowed, tunnel_is_unwanted
 from egress_proxy.proxy.tunnel import TunnelFacts
 from egress_proxy.proxy.tunnel_table import TunnelTable
 from egress_proxy.proxy.upstream_pool import UpstreamPool
+from egress_proxy.vault.secret import Secret
 from tests.support.data_port import CONNECTIONS, FORWARDING, TUNNELS, Clock, Setup, entry
 
 TARGET = parse_authority("ok.example:443")
@@ -178,7 +180,33 @@ def test_a_grant_does_not_keep_alive_what_rests_on_another_one() -> None:
     assert bench.reason(allow) is Reason.NOT_LISTED
 
 
-# Addresses, which only an open tunnel has.
+def test_another_grant_for_the_same_target_does_not_count_since_it_was_not_spent() -> None:
+    bench = Bench(Setup())
+    allow = bench.use(max_uses=1)
+    bench.grants.add(entry("ok.example"), Limits(max_uses=5))
+    bench.grants.revoke(allow.grant_id or "")
+    assert bench.allowed().grant_id != allow.grant_id
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+def test_a_grant_does_not_keep_alive_what_rested_on_the_list() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    bench.grants.add(entry("ok.example"), Limits())
+    bench.swap(Setup())
+    assert bench.reason(allow) is Reason.NOT_LISTED
+
+
+# Clients, and addresses: what only an open tunnel has.
+
+
+def test_a_tunnel_of_a_client_that_is_no_longer_known_is_unwanted() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = bench.allowed()
+    assert not bench.is_unwanted(allow)
+    bench.parts.in_force.clients = ClientTokens(own={"build": Secret("token")})
+    assert bench.reason(allow) is None  # the target is listed, only the client is gone
+    assert bench.is_unwanted(allow)
 
 
 def test_a_tunnel_to_an_address_that_no_entry_opts_in_to_any_more_is_unwanted() -> None:

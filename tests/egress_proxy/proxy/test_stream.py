@@ -215,6 +215,18 @@ def test_a_prepared_socket_waits_for_nothing() -> None:
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
+async def test_an_urgent_byte_is_a_byte_in_its_place() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"before")
+        theirs.send(b"!", socket.MSG_OOB)
+        theirs.sendall(b"after")
+        theirs.shutdown(socket.SHUT_WR)
+        received = b""
+        while block := await ours.receive():
+            received += block
+        assert received == b"before!after"
+
+
 async def test_a_unix_socket_can_be_prepared_and_used() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with ours, theirs:

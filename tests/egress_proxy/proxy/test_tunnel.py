@@ -5,6 +5,7 @@ The test takes the turns itself. Tunnels that are driven by the loop are in test
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
 
@@ -91,6 +92,20 @@ def test_a_tunnel_that_is_cut_resets_both_sides_so_that_neither_looks_complete(
     bench.tunnel.end(cause)
     assert read_end(bench.client.peer) is End.RESET
     assert read_end(bench.upstream.peer) is End.RESET
+
+
+@pytest.mark.parametrize("side", ["client", "upstream"])
+def test_a_drain_does_not_take_back_an_end_that_was_passed_on(bench: Bench, side: str) -> None:
+    ended, told = (bench.client, bench.upstream)[:: 1 if side == "client" else -1]
+    ended.peer.sendall(b"all of it")
+    ended.end_by_peer()
+    flow = bench.tunnel.out if side == "client" else bench.tunnel.back
+    while not flow.is_done():
+        bench.tunnel.advance(flow)
+    bench.tunnel.end(EndCause.DRAINED)
+    assert read_until_end(told.peer) == (b"all of it", End.EOF)
+    assert told.peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    assert read_end(ended.peer) is End.RESET  # what it was still to hear is cut
 
 
 def test_an_end_is_told_once_while_the_sockets_are_open_and_closes_them(bench: Bench) -> None:

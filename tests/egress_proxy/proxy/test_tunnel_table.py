@@ -20,7 +20,7 @@ from egress_proxy.core.sni_policy import SniPolicy
 from egress_proxy.proxy.tunnel_table import QUIET_S, TunnelLimits
 from tests.egress_proxy.proxy.hellos import hello, long_hello
 from tests.egress_proxy.proxy.live_tunnels import LiveTunnel, open_tunnel
-from tests.egress_proxy.proxy.socket_pairs import unread_bytes
+from tests.egress_proxy.proxy.socket_pairs import fill, unread_bytes
 from tests.support.byte_stream import End, read_end, read_exactly, read_some, read_until_end
 from tests.support.data_port import TUNNELS, DataPort
 from tests.support.deadline import eventually
@@ -67,6 +67,14 @@ def test_a_client_with_a_token_of_its_own_has_a_limit_of_its_own() -> None:
         tunnel.client.close()
         tunnel.upstream.close()
         eventually(lambda: has_room(port, "build"))
+
+
+def test_room_that_others_are_about_to_take_is_no_room() -> None:
+    with DataPort(tunnels=limits(in_all=3, per_client=2)) as port:
+        open_tunnel(port, client="build")
+        build, other = Client("build"), Client("other")
+        ahead: tuple[list[Client], ...] = ([], [build], [other], [other, other])
+        assert [port.table.has_room(build, coming) for coming in ahead] == [True, False, True, False]
 
 
 def test_anonymous_clients_share_the_limit_of_all() -> None:
@@ -354,6 +362,18 @@ def test_draining_ends_what_is_quiet_and_leaves_what_moves() -> None:
         assert port.log.only(Ended).request_id == quiet.facts.request_id
         assert port.log.only(Ended).cause is EndCause.DRAINED
         assert answer(moving) == b"pong"
+
+
+@pytest.mark.parametrize("relay", ["loop", "epoll"])
+def test_draining_leaves_what_waits_for_a_slow_reader(relay: str) -> None:
+    with DataPort(relay=relay) as port:
+        quiet, waiting = open_tunnel(port), open_tunnel(port, small=True)
+        sent = fill(waiting.upstream)
+        while port.call(port.table.close_quiet) == 2:
+            pass
+        assert port.log.only(Ended).request_id == quiet.facts.request_id
+        assert port.call(port.table.close_quiet) == 1
+        assert len(read_exactly(waiting.client, sent)) == sent
 
 
 def test_closing_all_ends_all_and_stops_the_sweeps() -> None:
