@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from control_api.answers import Refusal
 from control_api.models import AllowRequest
 
-# Contract section 5. The largest useful request is under 1 KiB.
+# The largest useful request is under 1 KiB.
 BODY_LIMIT_BYTES = 4096
 # As long as a head may take: one write on loopback takes no time at all.
 BODY_TIMEOUT_S = 5.0

@@ -20,7 +20,7 @@ def serve_parser(prog: str) -> FlagParser:
         prog,
         "Start the proxy. An agent reaches the hosts that are listed or granted, and no others.",
         (
-            f"{prog} --allow api.example.com --allow '*.pypi.org'",
+            f"{prog} --allow api.example.com --allow '*.example.org'",
             f"{prog} --allow git.example.com --control-token-env TOKEN --audit audit.jsonl",
             f"{prog} --inject-host api.example.com --inject-secret-env API_KEY",
         ),

@@ -7,7 +7,7 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """Contract section 1."""
+    """What scripts rely on; the README lists them."""
 
     OK = 0
     FAILURE = 1

@@ -1,6 +1,6 @@
 """A refusal in the words of HTTP: status, reason phrase, headers, JSON body. The one table of codes.
 
-No bytes of a request are quoted but the canonical target. Next: decision.py (reasons), contract section 3.
+No bytes of a request are quoted but the canonical target. Next: decision.py (the reasons).
 """
 
 import json

@@ -16,7 +16,7 @@ _SHOWN_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class SniPolicy:
-    """How the first flight of a tunnel to port 443 is judged (contract: SNI check)."""
+    """How the first flight of a tunnel to port 443 is judged."""
 
     check: bool = True
     require_sni: bool = False

@@ -1,6 +1,6 @@
 """The reflection guard: an answer must not hand the injected secret back to the client.
 
-Bytes in, bytes out: no I/O, no HTTP, and what it looks for is passed in. Contract sections 4 and 8.
+Bytes in, bytes out: no I/O, no HTTP, and what it looks for is passed in.
 Next: secret_search.py (how forms are found), proxy/forward.py (the caller).
 """
 

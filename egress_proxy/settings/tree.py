@@ -85,7 +85,7 @@ class ControlTable(_Table):
 
 
 class LimitsTable(_Table):
-    """Sizes in bytes, times in seconds. What each limit is for: contract section 8."""
+    """Sizes in bytes, times in seconds."""
 
     head_bytes: Count = 16_384
     head_timeout_s: Seconds = 10

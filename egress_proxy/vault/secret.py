@@ -8,7 +8,7 @@ import hmac
 import re
 from typing import NoReturn, final
 
-# As long as a whole request head may be (contract 3); nginx and Apache take 8 KiB in a header line.
+# As long as a whole request head may be; nginx and Apache take 8 KiB in a header line.
 LIMIT_CHARACTERS = 16_384
 
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")

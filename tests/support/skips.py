@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 
 INDEX_OUT_OF_REACH = "pip cannot reach its package index from this machine, with or without the proxy"
-# DESIGN.md, Tests: pwsh, macOS and Windows; issue 2: a client that cannot be installed.
+# What no Linux machine has, and a client that cannot be installed.
 _HELPLESS = "cannot be installed here: "
 _ALLOWED = ("pwsh", "macOS", "Windows", _HELPLESS, INDEX_OUT_OF_REACH)
 # Those of the system are root's to install; those of PyPI come with the tests, for every machine.

@@ -5,7 +5,7 @@ What decide() makes of it is in test_policy.py.
 
 import pytest
 
-from egress_proxy.core.access import ANONYMOUS, Client, InjectRoute, Scheme
+from egress_proxy.core.access import ANONYMOUS, Access, Client, Door, InjectRoute, Scheme
 from egress_proxy.core.host import parse_authority, parse_host
 from egress_proxy.core.request import path_has_dot_segments
 
@@ -94,6 +94,23 @@ def test_one_of_several_prefixes_is_enough() -> None:
 def test_a_climbing_path_is_admitted_by_no_route(path: bytes, paths: tuple[bytes, ...]) -> None:
     assert path_has_dot_segments(path)
     assert not InjectRoute("provider", parse_host("api.example"), paths=paths).admits_path(path)
+
+
+def test_what_is_recorded_and_configured_has_stable_words() -> None:
+    assert [*Door] == ["tunnel", "absolute", "connect_inject", "base_url"]
+    assert [*Scheme] == ["https", "http"]
+    assert ANONYMOUS == "anonymous"
+
+
+def test_a_route_is_as_strict_as_can_be_where_nothing_is_said() -> None:
+    assert (API.scheme, API.port, API.upstream_port) == (Scheme.HTTPS, 80, 443)
+    assert API.opaque_bodies is False
+    assert (API.methods, API.paths, API.client) == (frozenset(), (), None)
+
+
+def test_a_question_without_a_request_is_a_connect() -> None:
+    access = Access(Client(), parse_authority("api.example:80"), Door.CONNECT_INJECT)
+    assert (access.method, access.path) == ("CONNECT", b"")
 
 
 def test_default_ports_belong_to_the_scheme() -> None:

@@ -291,5 +291,5 @@ def test_the_suffix_list_is_asked_for_wildcards_alone() -> None:
 def test_what_is_written_beside_an_entry_is_kept_with_it() -> None:
     rule = allow_entry("db.example:5432", private=True, client="build", reason="nightly")
     assert (rule.private, rule.client, rule.reason) == (True, "build", "nightly")
-    plain = allow_entry("db.example")
-    assert (plain.private, plain.client, plain.reason) == (False, None, "")
+    for plain in (allow_entry("db.example"), Rule(Scope.EXACT, parse_authority("db.example:1").host, 1)):
+        assert (plain.private, plain.client, plain.reason) == (False, None, "")
