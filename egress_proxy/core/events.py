@@ -32,7 +32,8 @@ class EndCause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One request was decided. ``status``: what the client got from us; None when an upstream answers."""
+    """One request was decided. ``status``: what the client got from us; None where an upstream answers, or
+    nobody does."""
 
     request_id: str
     client: Client

@@ -191,16 +191,14 @@ class Answering:
             self.watch.wait.reschedule(asyncio.get_running_loop().time() + self.first_byte_s)
 
     def _start(self, head: AnswerHead) -> None:
-        codings = None if self._has_no_body(head) else head.value(b"content-encoding")
+        has_no_body = self.is_head or head.status in (204, 304)
+        codings = None if has_no_body else head.value(b"content-encoding")
         self._guard = body_guard(codings, self.forms, self.opaque_bodies)
         if self._guard is None:
             shown = ascii(self.forms.mask(codings).decode("latin-1"))[:100] if codings else ""
             raise UpstreamLost(Reason.BODY_NOT_INSPECTABLE, f"its Content-Encoding is {shown}")
         self.status = head.status
         self._ready += self.side.start(self._masked(head))
-
-    def _has_no_body(self, head: AnswerHead) -> bool:
-        return self.is_head or head.status in (204, 304)
 
     def _pass_on(self, data: bytes) -> None:
         if self._guard is not None:

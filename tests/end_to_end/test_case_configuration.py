@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from tests.end_to_end.case_parts import (
     whole_refusal,
     write_config,
 )
+from tests.end_to_end.programs import system_program
 from tests.support.byte_stream import connect, read_exactly
 from tests.support.deadline import eventually
 from tests.support.dns_stub import DnsStub
@@ -44,10 +44,7 @@ EVIL = "evil.test:443"
 @contextmanager
 def socat_to(port: int) -> Iterator[int]:
     """A relay in front of a port; its own port."""
-    socat = shutil.which("socat")
-    if socat is None:
-        pytest.skip("cannot be installed here: socat")
-    argv = [socat, "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1,fork", f"TCP:127.0.0.1:{port}"]
+    argv = [system_program("socat"), "-d", "-d", "TCP-LISTEN:0,bind=127.0.0.1,fork", f"TCP:127.0.0.1:{port}"]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as relay:
         assert relay.stderr is not None
         line = next(line for line in relay.stderr if "listening on" in line)

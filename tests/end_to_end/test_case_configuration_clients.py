@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -29,6 +28,7 @@ from tests.end_to_end.case_parts import (
     refusal,
     write_config,
 )
+from tests.end_to_end.programs import system_program
 from tests.support.byte_stream import read_exactly, read_until, read_until_end
 from tests.support.certificates import CertificateAuthority
 from tests.support.deadline import eventually
@@ -210,16 +210,15 @@ def test_a_stale_socket_is_replaced_and_a_living_or_foreign_one_is_not(unix_path
 
 @pytest.mark.skipif(sys.platform != "linux", reason="SO_PEERCRED is Linux only")
 def test_another_user_gets_no_answer_even_past_the_mode(start: Start) -> None:
-    socat = shutil.which("socat")
-    if os.geteuid() != 0 or socat is None:
-        pytest.skip("another user's client needs root and socat on Linux")
+    if os.geteuid() != 0:
+        pytest.skip("another user's client needs root")
     folder = Path(start(tempfile.TemporaryDirectory(prefix="eg-")))
     folder.chmod(0o711)
     unix_path = folder / "s"
     with Service("--allow", "ok.example", "--listen-unix", str(unix_path)) as service:
         unix_path.chmod(0o777)
         done = subprocess.run(
-            [socat, "-t", "2", "-", f"UNIX-CONNECT:{unix_path}"],
+            [system_program("socat"), "-t", "2", "-", f"UNIX-CONNECT:{unix_path}"],
             input=connect_head("evil.test:443"),
             capture_output=True,
             user=65534,

@@ -5,7 +5,7 @@ How bodies are framed: test_case_inject_framing.py. What comes back: test_case_i
 
 from __future__ import annotations
 
-import shutil
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ import pytest
 
 from tests.end_to_end.case_inject import OTHER_SECRET, SECRET, Injecting, open_injecting
 from tests.end_to_end.case_parts import MALFORMED, Refusal
+from tests.end_to_end.programs import node_program, system_program
 from tests.support.byte_stream import End, read_until_end
 from tests.support.certificates import CertificateAuthority
 from tests.support.http import read_response, request_bytes
@@ -130,26 +131,41 @@ def test_a_chunked_body_is_501_before_it_is_read(
 
 @pytest.mark.parametrize("expect", ["Expect:", "Expect: 100-continue"])
 def test_curl_shows_the_501_of_a_chunked_upload(inject: Injecting, tmp_path: Path, expect: str) -> None:
-    curl = shutil.which("curl")
-    if curl is None:
-        pytest.skip("cannot be installed here: curl")
     big = tmp_path / "big"
     big.write_bytes(b"x" * 8_000_000)
     proxy = f"http://127.0.0.1:{inject.service.proxy_port}"
-    argv = [curl, "-sS", "-x", proxy, "-H", "Transfer-Encoding: chunked", "-H", expect, "--max-time", "10"]
-    argv += [
-        "--data-binary",
-        f"@{big}",
-        "-w",
-        "\n%{http_code} %{time_starttransfer}",
-        "http://api.example/up",
-    ]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    argv = [system_program("curl"), "-sS", "-x", proxy, "-H", "Transfer-Encoding: chunked", "-H", expect]
+    argv += ["--data-binary", f"@{big}", "--max-time", "10", "-w", "\n%{http_code} %{time_starttransfer}"]
+    done = subprocess.run(
+        [*argv, "http://api.example/up"], capture_output=True, text=True, timeout=20, check=False
+    )
     body, _, figures = done.stdout.rpartition("\n")
     code, seconds = figures.split()
     assert code == "501", done.stderr
     assert float(seconds) < 1
     assert "chunked is not supported" in body
+    assert inject.requests == []
+
+
+# A stream that begins and never ends: who waits for its end waits for ever.
+NODE_UPLOAD = """
+const body = new ReadableStream({start(c) { c.enqueue(new Uint8Array(65536)); }});
+const begun = performance.now();
+const answer = await fetch("http://api.example/up", {method: "POST", body, duplex: "half"});
+console.log(JSON.stringify([answer.status, performance.now() - begun, await answer.text()]));
+process.exit(0);
+"""
+
+
+def test_node_shows_the_501_of_a_streamed_upload(inject: Injecting) -> None:
+    proxy = f"http://127.0.0.1:{inject.service.proxy_port}"
+    env = {"PATH": "/usr/bin:/bin", "NODE_USE_ENV_PROXY": "1", "HTTP_PROXY": proxy, "http_proxy": proxy}
+    argv = [node_program(), "--input-type=module", "-e", NODE_UPLOAD]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=40, check=False)
+    assert done.returncode == 0, done.stderr
+    status, milliseconds, text = json.loads(done.stdout)
+    assert (status, "chunked is not supported" in text) == (501, True)
+    assert milliseconds < 2_000  # Node's own first connection among it
     assert inject.requests == []
 
 

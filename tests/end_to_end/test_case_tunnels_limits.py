@@ -26,7 +26,7 @@ from tests.end_to_end.case_parts import (
     write_config,
 )
 from tests.support.answers import bulk, play, read_body
-from tests.support.byte_stream import End, read_end, read_exactly, read_until_end
+from tests.support.byte_stream import End, close_with_reset, read_end, read_exactly, read_until_end
 from tests.support.certificates import CertificateAuthority
 from tests.support.deadline import Deadline, eventually
 from tests.support.dns_stub import DnsStub
@@ -79,6 +79,20 @@ def test_a_slow_server_holds_back_the_client(start_service: Callable[..., Servic
             assert 0 < sent < MORE_THAN_ALL
         assert service.rss_bytes() - before < GROWTH
         service.close_sockets()
+
+
+def test_a_reset_behind_a_full_pipe_is_seen_and_passed_on(
+    start_service: Callable[..., Service], relay: str
+) -> None:
+    """Nobody reads from the client any more, and still its tunnel must not look complete."""
+    service = start_service("--allow", "127.0.0.1:*", "--relay", relay)
+    gate = threading.Event()
+    with SinkOrigin(gate) as origin:
+        tunnel = service.tunnel(origin.address)
+        send_until_stuck(tunnel, b"x" * MIB, MORE_THAN_ALL)
+        close_with_reset(tunnel)
+        gate.set()
+        assert origin.wait_for_end() is End.RESET
 
 
 @pytest.fixture

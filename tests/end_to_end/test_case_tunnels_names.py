@@ -6,7 +6,6 @@ hellos are OpenSSL's own; the origin echoes them, so what reached it is seen to 
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -17,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.case_parts import client_hello, json_lines, write_config
+from tests.end_to_end.case_parts import client_hello, write_config
+from tests.end_to_end.programs import system_program
 from tests.support.answers import fixed
 from tests.support.byte_stream import End, read_exactly, read_until_end
 from tests.support.certificates import CertificateAuthority, server_context
@@ -131,13 +131,7 @@ def test_a_hello_for_another_host_ends_the_tunnel_before_a_byte(
 
 def test_the_end_is_recorded_as_a_mismatch(service: Service, origin: EchoOrigin) -> None:
     ended_without_a_byte(service, origin, client_hello("evil.test"), "ok.example:443")
-
-    def mismatches() -> list[dict[str, object]]:
-        return [r for r in json_lines(service.stderr.text) if r.get("reason") == "sni_mismatch"]
-
-    eventually(lambda: bool(mismatches()), what="sni_mismatch in the log")
-    assert {r["target"] for r in mismatches()} == {"ok.example:443"}
-    assert "evil.test" not in {r.get("target") for r in mismatches()}
+    service.stderr.wait_for('"reason": "sni_mismatch"')
 
 
 def test_a_wrong_name_does_not_pass_in_pieces_or_as_early_bytes(service: Service, origin: EchoOrigin) -> None:
@@ -206,12 +200,9 @@ OTHER = {
 
 @pytest.mark.parametrize("octets", OTHER.values(), ids=OTHER.keys())
 def test_other_first_bytes_pass_and_are_noted(service: Service, octets: bytes) -> None:
-    def notes() -> int:
-        return sum(r["kind"] == "notice" for r in json_lines(service.stderr.text))
-
-    before = notes()
+    before = service.stderr.text.count('"kind": "notice"')
     passed(service, octets)
-    eventually(lambda: notes() > before, what="a note of what is no TLS")
+    eventually(lambda: service.stderr.text.count('"kind": "notice"') > before, what="a note of it")
 
 
 def test_what_only_begins_like_a_hello_does_not_pass(service: Service, origin: EchoOrigin) -> None:
@@ -288,13 +279,18 @@ def test_real_handshakes(service: Service, ca: CertificateAuthority) -> None:
             context.wrap_socket(service.tunnel("tls.example:443"), server_hostname="evil.test")
         provider.wait_for_connections(2)
         assert [c.server_name for c in provider.connections] == ["tls.example", None]
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            return
         for name, code in (("tls.example", 0), ("evil.test", 1)):
-            argv = [openssl, "s_client", "-proxy", f"127.0.0.1:{service.proxy_port}", "-brief"]
+            argv = [
+                system_program("openssl"),
+                "s_client",
+                "-proxy",
+                f"127.0.0.1:{service.proxy_port}",
+                "-brief",
+            ]
             argv += ["-connect", "tls.example:443", "-servername", name, "-CAfile", str(ca.pem_path)]
-            done = subprocess.run(argv, input=b"", capture_output=True, timeout=20, check=False)
+            done = subprocess.run(
+                [*argv, "-servername", name], input=b"", capture_output=True, timeout=20, check=False
+            )
             assert done.returncode == code, done.stderr
         provider.wait_for_connections(4)
         assert [c.server_name for c in provider.connections][2:] == ["tls.example", None]

@@ -129,9 +129,12 @@ def test_a_bare_deny_entry_means_every_port() -> None:
 
 @pytest.mark.parametrize("authority", ["127.0.0.1:443", "10.0.0.1:443", "[::1]:443", "[2001:db8::1]:443"])
 def test_wildcards_never_match_addresses(authority: str) -> None:
+    assert not covers("*.ok.example:*", authority)
+    assert not covers("**.ok.example:*", authority)
     for scope in (Scope.BELOW, Scope.APEX_AND_BELOW):
-        address = parse_authority(authority).host
-        assert not Rule(scope, address, Ports.ANY).matches(parse_authority(authority))
+        over_address = Rule(scope, parse_authority(authority).host, Ports.ANY)
+        assert not over_address.matches(parse_authority(authority))
+        assert not covers(over_address, "a.ok.example:443")
 
 
 @pytest.mark.parametrize("text", ["*.127.0.0.1", "**.127.0.0.1", "*.[::1]", "**.[::1]:443", "*.0.0.1"])

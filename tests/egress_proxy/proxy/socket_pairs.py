@@ -55,7 +55,8 @@ class Pair:
         await_event(self.ours, select.POLLRDHUP)
 
 
-def connected_pair(*, small: bool = False) -> Pair:
+def connected_pair(*, small: bool = False, slow_peer: bool = False) -> Pair:
+    """``small``: both ends take little in; ``slow_peer``: the peer does, and our end keeps it for it."""
     with socket.socket() as listener:
         if small:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER_BYTES)
@@ -64,7 +65,7 @@ def connected_pair(*, small: bool = False) -> Pair:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)
         peer = socket.socket()
-        if small:
+        if small or slow_peer:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
         peer.settimeout(DEFAULT_S)
         peer.connect(listener.getsockname())

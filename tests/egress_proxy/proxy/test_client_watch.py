@@ -16,7 +16,7 @@ from egress_proxy.proxy.client_watch import CLIENT_LEFT_S
 from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import DOORS, Caller, broker, call
 from tests.support.answers import fixed, held
-from tests.support.byte_stream import End, close_with_reset
+from tests.support.byte_stream import End, close_with_reset, read_until_end
 from tests.support.data_port import DataPort
 from tests.support.deadline import DEFAULT_S
 from tests.support.exchange import Exchange
@@ -99,6 +99,7 @@ def test_the_upstream_of_a_client_that_left_within_its_body_is_let_go(
     caller.sock.close()
     provider.wait_for_closed()
     assert ended(port).cause is EndCause.CLIENT_RESET
+    assert ended(port).duration_s < CLIENT_LEFT_S
     assert not provider.only_request.whole
 
 
@@ -116,6 +117,18 @@ def test_a_client_that_only_ended_its_direction_gets_an_answer_that_comes_soon(
     assert ended(port).cause is EndCause.DONE
 
 
+def test_a_client_that_ended_its_direction_is_given_up_when_the_upstream_pauses(
+    port: DataPort, provider: Provider
+) -> None:
+    caller, stream = begun(port, provider)
+    caller.sock.shutdown(socket.SHUT_WR)
+    sent = stream.event("still flowing")
+    assert read_chunk(caller.sock) == sent
+    assert read_until_end(caller.sock) == (b"", End.RESET)
+    assert stream.await_hangup() is End.RESET
+    assert ended(port).duration_s >= CLIENT_LEFT_S
+
+
 def test_a_client_whose_next_request_is_there_has_not_left(port: DataPort, provider: Provider) -> None:
     caller, stream = begun(port, provider)
     provider.on("/next", fixed(b"next"))
@@ -125,3 +138,4 @@ def test_a_client_whose_next_request_is_there_has_not_left(port: DataPort, provi
     stream.finish()
     assert read_chunk(caller.sock) == b""
     assert read_response(caller.sock).body == b"next"
+    assert provider.requests[-1].method == "GET"  # nothing was taken from it by looking

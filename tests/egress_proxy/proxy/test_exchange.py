@@ -653,9 +653,10 @@ def test_the_time_for_the_first_byte_begins_when_the_body_is_up(provider: Provid
 def test_an_upstream_that_does_not_answer_a_body_is_a_504(provider: Provider) -> None:
     silent = threading.Event()
     provider.otherwise(held(silent, fixed(b"too late")))
-    with broker(provider, forwarding=ForwardLimits(first_byte_s=0.4, idle_s=5)) as port:
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=0.4, idle_s=60)) as port:
         caller = call(port, "absolute")
         caller.send("POST", headers=[("Content-Length", "4")])
+        provider.wait_for_requests(1, whole=False)
         caller.sock.sendall(b"body")
         assert read_response(caller.sock, "POST").status == 504
     silent.set()

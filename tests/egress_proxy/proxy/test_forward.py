@@ -35,6 +35,7 @@ from tests.support.answers import (
     abort,
     bodiless,
     fixed,
+    held,
     play,
     redirect,
     reply_with,
@@ -43,6 +44,7 @@ from tests.support.byte_stream import End, close_with_reset, read_end, read_unti
 from tests.support.certificates import CertificateAuthority
 from tests.support.data_port import DataPort, credential
 from tests.support.dns_stub import DnsStub
+from tests.support.exchange import Exchange
 from tests.support.http import Response, read_response, request_bytes
 from tests.support.provider import Provider
 
@@ -512,6 +514,29 @@ def test_a_request_on_a_dead_kept_connection_is_repeated_when_that_is_safe(
     assert caller.ask(method).status == 204
     assert [request.connection for request in provider.requests] == [0, 0, 1]
     assert [over.status for over in port.log.wait_for(Ended, 2)] == [200, 204]
+
+
+def test_a_request_is_repeated_on_a_new_connection_and_not_on_another_that_may_be_dead(
+    port: DataPort, provider: Provider
+) -> None:
+    gate = threading.Event()
+    provider.on("/held", held(gate, OK))
+    callers = [call(port), call(port)]
+    for caller in callers:
+        caller.send("GET", "/held")
+    provider.wait_for_requests(2)
+    gate.set()
+    assert [read_response(caller.sock).status for caller in callers] == [200, 200]
+
+    def die(exchange: Exchange) -> None:
+        if exchange.connection.index < 2:
+            exchange.abort()
+        else:
+            exchange.send(OK)
+
+    provider.otherwise(die)
+    assert callers[0].ask("GET").status == 200
+    assert provider.connections_accepted == 3
 
 
 @pytest.mark.parametrize("last", ["HTTP/1.0", "Connection: close"])

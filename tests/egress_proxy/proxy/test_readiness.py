@@ -195,12 +195,14 @@ STATES = [idle, talked, half_closed, half_closed_by_the_other, pending, pending_
 def test_a_reset_is_passed_on_as_a_reset_in_every_state(
     port: DataPort, side: Side, state: Callable[[LiveTunnel, Side], None]
 ) -> None:
+    before = port.registered_descriptors()
     tunnel = open_tunnel(port, small=True)
     mine, other = ends_of(tunnel, side)
     state(tunnel, side)
     close_with_reset(mine)
     assert port.log.only(Ended).cause == f"{side}_reset"
     assert is_reset(other)
+    assert port.registered_descriptors() == before
 
 
 def is_reset(sock: socket.socket) -> bool:

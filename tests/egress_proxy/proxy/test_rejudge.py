@@ -155,8 +155,9 @@ def test_a_revoked_grant_allows_nothing_any_more() -> None:
     assert bench.is_unwanted(allow)
 
 
-def test_a_grant_whose_time_is_over_allows_nothing_any_more() -> None:
-    bench = Bench(Setup())
+@pytest.mark.parametrize("on_miss", OnMiss)
+def test_a_grant_whose_time_is_over_allows_nothing_any_more(on_miss: OnMiss) -> None:
+    bench = Bench(Setup(on_miss=on_miss))
     allow = bench.use(ttl_s=60)
     bench.clock.at += 59
     assert bench.reason(allow) is None
@@ -164,8 +165,9 @@ def test_a_grant_whose_time_is_over_allows_nothing_any_more() -> None:
     assert bench.reason(allow) is Reason.NOT_LISTED
 
 
-def test_a_grant_whose_bytes_are_spent_allows_nothing_any_more() -> None:
-    bench = Bench(Setup())
+@pytest.mark.parametrize("on_miss", OnMiss)
+def test_a_grant_whose_bytes_are_spent_allows_nothing_any_more(on_miss: OnMiss) -> None:
+    bench = Bench(Setup(on_miss=on_miss))
     allow = bench.use(max_bytes_out=5)
     assert bench.grants.spend_bytes(allow.grant_id or "", 5)
     assert bench.reason(allow) is Reason.NOT_LISTED

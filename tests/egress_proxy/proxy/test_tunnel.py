@@ -20,6 +20,7 @@ from egress_proxy.proxy.relay import Flow, Meter, Wants
 from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
 from tests.egress_proxy.proxy.socket_pairs import Pair, await_unread, connected_pair, unread_bytes
 from tests.support.byte_stream import End, read_end, read_exactly, read_until_end
+from tests.support.origins import pattern
 
 TARGET = parse_authority("ok.example:443")
 FACTS = TunnelFacts(
@@ -106,6 +107,21 @@ def test_a_drain_does_not_take_back_an_end_that_was_passed_on(bench: Bench, side
     assert read_until_end(told.peer) == (b"all of it", End.EOF)
     assert told.peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
     assert read_end(ended.peer) is End.RESET  # what it was still to hear is cut
+
+
+def test_what_a_slow_client_has_not_read_when_all_is_done_still_reaches_it() -> None:
+    client, upstream = connected_pair(slow_peer=True), connected_pair()
+    tunnel = Tunnel(FACTS, Flow(client.ours, upstream.ours), Flow(upstream.ours, client.ours), Ends())
+    client.end_by_peer()
+    tunnel.advance(tunnel.out)
+    upstream.peer.sendall(pattern(200_000))
+    await_unread(upstream.ours, 200_000)
+    upstream.end_by_peer()
+    while not tunnel.is_over:
+        assert tunnel.advance(tunnel.back) is not Wants.WRITE
+    assert read_until_end(client.peer) == (pattern(200_000), End.EOF)
+    client.peer.close()
+    upstream.peer.close()
 
 
 def test_an_end_is_told_once_while_the_sockets_are_open_and_closes_them(bench: Bench) -> None:
