@@ -161,11 +161,11 @@ def _hint(text: str) -> str:
         return "it is empty"
     if not text.isascii():
         return _punycode_hint(text)
-    if "://" in text or "/" in text:
+    if "/" in text:
         return "an entry is host or host:port, without scheme or path"
     if "," in text:
         return "one entry holds one host; give several entries"
-    if text != text.strip() or any(c.isspace() for c in text):
+    if any(c.isspace() for c in text):
         return "an entry holds no blanks"
     if "*" in _split_scope(text)[1].removesuffix(":*"):
         return "a star stands for labels in front (*.host, **.host) or for all ports (host:*), nowhere else"

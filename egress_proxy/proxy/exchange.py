@@ -101,8 +101,9 @@ class Uploading:
         """Send the body as the client brings it. Raises ClientLost."""
         while not self.is_done:
             try:
-                data = await self.client.receive()
-            except StreamReset as error:
+                async with asyncio.timeout(self.idle_s):
+                    data = await self.client.receive()
+            except (StreamReset, TimeoutError) as error:
                 raise ClientLost from error
             if not data:
                 raise ClientLost
@@ -114,7 +115,7 @@ class Uploading:
                 return
             except TimeoutError:
                 raise _not_taken_in() from None
-            await _let_others_run()
+            await asyncio.sleep(0)  # bytes that are there need no wait: others have their turn here
 
 
 @dataclass(slots=True)
@@ -164,11 +165,12 @@ class Answering:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
 
     async def _receive(self) -> None:
-        # While the body is going up the upstream owes no answer; that it takes the body in is bounded there.
-        waits_for_answer = self.upload_is_done() and not self.upstream.http.has_answered
-        limit_s = self.first_byte_s if waits_for_answer else self.idle_s
+        limit_s: float | None = self.idle_s
+        if not self.upstream.http.has_answered:
+            # While the body is going up no answer is owed; the steps of that are bounded by themselves.
+            limit_s = self.first_byte_s if self.upload_is_done() else None
         if self.watch.has_left:
-            limit_s = min(limit_s, CLIENT_LEFT_S)
+            limit_s = min(limit_s or CLIENT_LEFT_S, CLIENT_LEFT_S)
         try:
             async with asyncio.timeout(limit_s) as self.watch.wait:
                 data = await self.upstream.stream.receive()
@@ -183,7 +185,7 @@ class Answering:
         finally:
             self.watch.wait = None
         self.upstream.http.feed(data)
-        await _let_others_run()
+        await asyncio.sleep(0)  # as above
 
     def upload_is_done_now(self) -> None:
         """From here on the upstream owes an answer, and its time runs."""
@@ -231,11 +233,6 @@ class Answering:
         # A star may stand in a name as well (RFC 9110 5.6.2), but in no length.
         framing, mask = b"content-length", self.forms.mask
         return tuple((n, v) if n.lower() == framing else (mask(n), mask(v)) for n, v in headers)
-
-
-async def _let_others_run() -> None:
-    """What is ready at once needs no wait, so a fast peer on both sides would hold up everybody else."""
-    await asyncio.sleep(0)
 
 
 @dataclass(slots=True)

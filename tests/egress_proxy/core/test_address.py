@@ -66,6 +66,10 @@ def test_the_class_of_an_address(text: str, kind: AddressClass) -> None:
     assert classify(ip_address(text)) is kind
 
 
+def test_a_class_is_a_stable_word_for_messages() -> None:
+    assert [kind.value for kind in AddressClass] == [kind.name.lower() for kind in AddressClass]
+
+
 def test_the_table_above_names_every_class() -> None:
     assert EXPECTED.keys() == set(AddressClass)
     assert len({text for text, _ in TABLE}) == len(TABLE) >= 80

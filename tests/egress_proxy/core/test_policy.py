@@ -235,6 +235,10 @@ def test_a_grant_lifts_neither_a_deny_nor_an_address_refusal() -> None:
         assert judged.reason is Reason.ADDRESS_NOT_PUBLIC
 
 
+def test_the_words_for_a_miss_are_those_of_the_settings() -> None:
+    assert [*OnMiss] == ["deny", "hold"]
+
+
 def test_a_policy_says_no_by_default() -> None:
     assert Policy().on_miss is OnMiss.DENY
     assert list(Policy().allow) == list(Policy().deny) == []

@@ -207,6 +207,7 @@ REFUSED = {
     "ok.example#x": "host",
     "%6fk.example": "host",
     "ok.example\x00": "host",
+    "o@k.example:*": "neither",
     "2130706433": "number",
     "127.1": "number",
     "0x7f.1": "number",
@@ -233,7 +234,7 @@ def test_a_bad_entry_is_refused_with_the_entry_and_what_is_wrong(text: str, said
 
 
 def test_a_message_is_one_printable_line() -> None:
-    for text in ("a\nINFO allowed", "a\x1b[2J", "a\u2028b", "a\u202eb", "a\x85b"):
+    for text in ("a\nINFO allowed", "a\x1b[2J", "a\u2028b", "a\u202eb", "a\x85b", "a:\x80", "\xfc:\x80"):
         with pytest.raises(RuleError) as refusal:
             allow_entry(text)
         assert str(refusal.value).isprintable()
@@ -275,6 +276,12 @@ def test_a_wildcard_over_many_tenants_has_to_be_accepted_as_shared(name: str, st
 def test_a_public_suffix_itself_may_be_named_as_a_host(name: str) -> None:
     assert covers(name, f"{name}:443")
     assert not covers(name, f"tenant.{name}:443")
+
+
+def test_a_wildcard_over_one_label_is_refused_whatever_the_list_says() -> None:
+    for text in ("*.corp", "**.corp", "*.corp:443", "*.corp."):
+        with pytest.raises(RuleError, match="public suffix"):
+            parse_rule(text, lambda _: Suffix.NONE, shared=True)
 
 
 def test_the_suffix_list_is_asked_for_wildcards_alone() -> None:

@@ -18,7 +18,7 @@ from tests.egress_proxy.proxy.brokers import DOORS, Caller, broker, call
 from tests.support.answers import fixed, held
 from tests.support.byte_stream import End, close_with_reset, read_until_end
 from tests.support.data_port import DataPort
-from tests.support.deadline import DEFAULT_S
+from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.exchange import Exchange
 from tests.support.http import read_chunk, read_head, read_response
 from tests.support.live_stream import LiveStream
@@ -121,7 +121,9 @@ def test_a_client_that_ended_its_direction_is_given_up_when_the_upstream_pauses(
     port: DataPort, provider: Provider
 ) -> None:
     caller, stream = begun(port, provider)
+    watched = port.registered_descriptors()
     caller.sock.shutdown(socket.SHUT_WR)
+    eventually(lambda: port.registered_descriptors() == watched - 1, what="the end to be noticed")
     sent = stream.event("still flowing")
     assert read_chunk(caller.sock) == sent
     assert read_until_end(caller.sock) == (b"", End.RESET)

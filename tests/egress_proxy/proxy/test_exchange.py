@@ -673,3 +673,24 @@ def test_an_upstream_that_does_not_take_a_body_in_is_a_504(provider: Provider) -
         assert (response.status, response.value("X-Proxy-Error")) == (504, "upstream-timeout")
         assert ended(port).reason is Reason.UPSTREAM_TIMEOUT
     gate.set()
+
+
+def test_a_client_that_stops_within_its_body_is_given_up_after_the_idle_time(provider: Provider) -> None:
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.4)) as port:
+        caller = call(port, "absolute")
+        caller.send("POST", headers=[("Content-Length", "10")])
+        caller.sock.sendall(b"12345")
+        assert read_until_end(caller.sock) == (b"", End.RESET)
+        assert ended(port).cause is EndCause.CLIENT_RESET
+        provider.wait_for_closed()
+
+
+def test_an_upload_may_take_longer_than_any_of_its_pauses_may(provider: Provider) -> None:
+    provider.otherwise(fixed(b"thanks"))
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.5)) as port:
+        caller = call(port, "absolute")
+        caller.send("POST", headers=[("Content-Length", "4")])
+        for octet in b"slow":
+            pause(0.25)
+            caller.sock.sendall(bytes([octet]))
+        assert read_response(caller.sock, "POST").body == b"thanks"
