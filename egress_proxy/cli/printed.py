@@ -23,6 +23,24 @@ class CheckPrinted(_Printed):
     hint: str | None
 
 
+class MatchPrinted(_Printed):
+    """One rule of `classify --json`, and the text that it matched."""
+
+    id: str
+    severity: Literal["critical", "warning"]
+    category: str
+    description: str
+    text: str
+
+
+class ClassifyPrinted(_Printed):
+    """`classify --json`. A hint: `safe` says that no rule matched."""
+
+    severity: Literal["critical", "warning", "safe"]
+    matched_rules: list[str]
+    matches: list[MatchPrinted]
+
+
 class SettingPrinted(_Printed):
     """One setting. ``where``: a flag, a variable's name, or file:line.
 

@@ -21,5 +21,5 @@ def test_every_verb_has_a_summary() -> None:
 
 @pytest.mark.parametrize("verb", [verb for verb in PARSERS if verb != "serve"])
 def test_every_other_verb_prints_json_when_asked(verb: str) -> None:
-    needed = {"check": ["a"], "config": ["show"], "allow": ["a"], "revoke": ["g"]}
+    needed = {"check": ["a"], "config": ["show"], "allow": ["a"], "revoke": ["g"], "classify": ["ls"]}
     assert PARSERS[verb](verb).parse([*needed.get(verb, []), "--json"]).json is True

@@ -360,4 +360,4 @@ def test_env_needs_no_settings_library() -> None:
 
 
 def test_every_verb_of_the_contract_that_exists_now_is_there() -> None:
-    assert set(PARSERS) == {"serve", "check", "env", "allow", "revoke", "grants", "config"}
+    assert set(PARSERS) == {"serve", "check", "classify", "env", "allow", "revoke", "grants", "config"}

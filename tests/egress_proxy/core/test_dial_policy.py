@@ -200,6 +200,11 @@ def test_our_own_listeners_are_not_dialled_as_literals_either(authority: str) ->
     assert may_ever_dial(target, OWN) is Reason.OWN_LISTENER
 
 
+def test_listeners_are_addresses_and_a_name_among_them_is_nobodys() -> None:
+    own = (parse_authority("localhost:8899"),)
+    assert judged("localhost:8899", "127.0.0.1", OptIn.LOOPBACK, own=own) == ["127.0.0.1"]
+
+
 def test_another_loopback_address_is_not_our_listener() -> None:
     assert judged("localhost:8899", "127.0.0.2", OptIn.LOOPBACK, own=OWN) == ["127.0.0.2"]
     assert may_ever_dial(parse_authority("127.0.0.2:8899"), OWN) is None

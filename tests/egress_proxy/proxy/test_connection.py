@@ -946,6 +946,7 @@ def test_a_fault_after_the_dial_ends_that_connection_alone_and_costs_nothing(
         port = open_port(allow=[other.address], expect_faults=True)
         grant = port.grant(echo.address, max_uses=1)
         tunnel = port.tunnel(other.address)
+        other.wait_for_connections(1)
         before = open_descriptors(os.getpid())
         bad = port.open()
         bad.sendall(connect_request(echo.address))

@@ -687,10 +687,10 @@ def test_a_client_that_stops_within_its_body_is_given_up_after_the_idle_time(pro
 
 def test_an_upload_may_take_longer_than_any_of_its_pauses_may(provider: Provider) -> None:
     provider.otherwise(fixed(b"thanks"))
-    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.5)) as port:
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=1.5)) as port:
         caller = call(port, "absolute")
         caller.send("POST", headers=[("Content-Length", "4")])
         for octet in b"slow":
-            pause(0.25)
+            pause(0.5)
             caller.sock.sendall(bytes([octet]))
         assert read_response(caller.sock, "POST").body == b"thanks"

@@ -1,0 +1,295 @@
+"""Walks a command line in the order the shell would, and collects every simple command in it.
+
+Nothing is run, and nothing is judged: rules see what comes out of here. Next: execution.py (one
+simple command), words.py (one word), syntax.py (the tree).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from tree_sitter import Node
+
+from egress_proxy.safety.execution import Executor
+from egress_proxy.safety.reading import Limit, Reading
+from egress_proxy.safety.redirections import SKIPPED, WORDS, Plumbing, Redirections
+from egress_proxy.safety.syntax import parse, text_of
+from egress_proxy.safety.values import (
+    EMPTY,
+    PRINTED,
+    UNKNOWN,
+    Command,
+    Content,
+    Origin,
+    Redirect,
+    Word,
+    without_marks,
+)
+from egress_proxy.safety.words import Words
+
+__all__ = ["Limit", "Reading", "read_line"]
+
+# Levels of nesting in the tree; each takes about four frames of Python's stack.
+_MAX_DEPTH = 48
+_MAX_VALUES = 4  # of a `for` that are followed one by one
+
+_SCANNED = frozenset({"test_command", "unset_command", "arithmetic_expansion", "binary_expression"})
+_COMMENT = re.compile(r"(?:^|\s)#")
+# The grammar takes `$IFS/` for a dollar and a word, and a line end before a backslash for a blank.
+_QUOTED_NAME = re.compile(r"(?m)(^[ \t]*)\\(?=\w)")
+# …and no braces that are expanded in the place of a name.
+_BRACES_FIRST = re.compile(r"((?:^|[;&|(\n`]|\b(?:then|do|else)\s)[ \t]*)(?=\{[^\s{},;]*,[^\s;]*\})")
+_IFS = re.compile(r"\$IFS\b")
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+
+
+def read_line(line: str) -> Reading:
+    """Every simple command of ``line`` for a POSIX shell or bash."""
+    reading = Reading()
+    Walker(reading).read(without_marks(line))
+    return reading
+
+
+class Walker:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._words = Words(reading.memory, self._substituted, self.read)
+        self._executor = Executor(reading, self.read)
+        self._redirections = Redirections(self._words, reading.memory, self._executor.file_content)
+        self._depth = 0
+        self._stdin = EMPTY
+        self._seen: set[tuple[str, str, int]] = set()
+        self._plain: dict[str, Callable[[Node, Content], Content]] = {
+            "command": self._command,
+            "declaration_command": self._declaration,
+            "for_statement": self._for,
+            "function_definition": self._function,
+            "list": self._list,
+            "pipeline": self._pipeline,
+            "redirected_statement": self._redirected,
+            "subshell": self._subshell,
+            "variable_assignment": self._assignment,
+        }
+
+    def read(self, text: str, stdin: Content = EMPTY) -> Content:
+        """Walk one text, the whole line or one that a shell in it is given; returns what it prints."""
+        text = _BRACES_FIRST.sub(
+            r"\1command ", _joined_lines(_IFS.sub("${IFS}", _QUOTED_NAME.sub(r"\1", text)))
+        )
+        root = parse(text)
+        if root is None:
+            self._reading.limits.add(Limit.UNPARSED)
+            return Content(UNKNOWN, Origin.PIPE)
+        if root.has_error:
+            self._reading.limits.add(Limit.BROKEN)
+            self._broken(text)
+        return self._run(root, stdin)
+
+    def _broken(self, text: str) -> None:
+        """What the grammar did not take is read once more, as words of a harmless command."""
+        for piece in text.replace("&", ";").replace("|", ";").replace("\n", ";").split(";")[:16]:
+            root = parse(f": {piece}") if piece.strip() else None
+            if root is None or root.has_error or not root.named_children:
+                continue
+            command = root.named_children[0]
+            if command.type == "command":
+                self._execute(
+                    [word for child in command.named_children[1:] for word in self._fields(child)], EMPTY, []
+                )
+
+    def _run(self, node: Node, stdin: Content) -> Content:
+        if self._reading.is_full:
+            return EMPTY
+        if self._depth >= _MAX_DEPTH:
+            self._reading.limits.add(Limit.DEEP)
+            return EMPTY
+        self._depth += 1
+        before, self._stdin = self._stdin, stdin
+        try:
+            return self._dispatch(node, stdin)
+        finally:
+            self._depth -= 1
+            self._stdin = before
+
+    def _dispatch(self, node: Node, stdin: Content) -> Content:
+        kind = node.type
+        action = self._plain.get(kind)
+        if action is not None:
+            return action(node, stdin)
+        if kind in SKIPPED:
+            return EMPTY
+        if kind in _SCANNED or kind in WORDS:
+            self._words.scan(node)
+            return EMPTY
+        return self._sequence(node.named_children, stdin)
+
+    def _sequence(self, nodes: Sequence[Node], stdin: Content) -> Content:
+        printed = EMPTY
+        for node in nodes:
+            content = self._run(node, stdin)
+            if content is not EMPTY:
+                printed += content
+        return printed
+
+    def _list(self, node: Node, stdin: Content) -> Content:
+        """`a && b || c` nests to the left, once for each operator."""
+        parts: list[Node] = []
+        while node.type == "list":
+            children = node.named_children
+            parts += reversed(children[1:])
+            node = children[0]
+        parts.append(node)
+        return self._sequence(parts[::-1], stdin)
+
+    def _pipeline(self, node: Node, stdin: Content) -> Content:
+        content = stdin
+        for stage in node.named_children:
+            content = self._run(stage, content)
+        return content
+
+    def _subshell(self, node: Node, stdin: Content) -> Content:
+        folder = self._reading.memory.folder
+        content = self._sequence(node.named_children, stdin)
+        self._reading.memory.folder = folder
+        return content
+
+    def _substituted(self, node: Node) -> Content:
+        if node.type == "command_substitution" and len(node.named_children) == 1:
+            only = node.named_children[0]
+            if only.type == "file_redirect":  # $(< file)
+                return self._executor.file_content(self._redirections.target(only))
+        return self._subshell_guarded(node)
+
+    def _subshell_guarded(self, node: Node) -> Content:
+        if self._depth >= _MAX_DEPTH:
+            self._reading.limits.add(Limit.DEEP)
+            return Content(UNKNOWN)
+        self._depth += 1
+        content = self._subshell(node, self._stdin)
+        self._depth -= 1
+        return content
+
+    def _function(self, node: Node, stdin: Content) -> Content:
+        """The body counts once where it stands, and again with its words where it is called."""
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return EMPTY
+        text = text_of(body)
+        self._reading.functions[text_of(name)] = text
+        self._reading.note(Command((Word(f"{text_of(name)}()"),), (_self_call(text_of(name), text),)))
+        before, self._reading.memory.arguments = self._reading.memory.arguments, None
+        self._run(body, stdin)
+        self._reading.memory.arguments = before
+        return EMPTY
+
+    def _for(self, node: Node, stdin: Content) -> Content:
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        values = [word for child in node.children_by_field_name("value") for word in self._fields(child)]
+        if body is None:
+            return self._sequence(node.named_children, stdin)
+        printed = EMPTY
+        for word in values[:_MAX_VALUES] or [Word(UNKNOWN)]:
+            if variable is not None:
+                self._reading.memory.variables[text_of(variable)] = Content(word.text, word.origin)
+            printed += self._run(body, stdin)
+        return printed
+
+    def _assignment(self, node: Node, stdin: Content) -> Content:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None:
+            return EMPTY
+        content = self._value(value) if value is not None else EMPTY
+        self._reading.memory.variables[text_of(name).partition("[")[0]] = content
+        return EMPTY
+
+    def _value(self, node: Node) -> Content:
+        if node.type == "array":
+            words = [word for child in node.named_children for word in self._fields(child)]
+            return Content(" ".join(word.text for word in words))
+        return self._words.content(node)
+
+    def _declaration(self, node: Node, stdin: Content) -> Content:
+        """`export`, `local`, …: assignments that look like arguments."""
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assignment(child, stdin)
+            else:
+                self._words.scan(child)
+        return EMPTY
+
+    def _redirected(self, node: Node, stdin: Content) -> Content:
+        body = node.child_by_field_name("body")
+        plumbing = self._redirections.read(node.children_by_field_name("redirect"))
+        given = plumbing.stdin if plumbing.stdin is not None else stdin
+        if body is None:
+            return self._execute([], given, plumbing.redirects)
+        if body.type == "command":
+            content = self._command(body, given, plumbing)
+        else:  # of a list or a pipeline the redirection is the last one's: the grammar does not tell
+            content = self._run(body, given)
+            self._execute([], content, plumbing.redirects)
+            self._executor.redirected(content, plumbing.redirects)
+        for following in plumbing.after:
+            content = self._run(following, content)
+        return content
+
+    def _command(self, node: Node, stdin: Content, plumbing: Plumbing | None = None) -> Content:
+        if plumbing is None and stdin is EMPTY and self._is_repeated(node):
+            return PRINTED
+        words: list[Word] = []
+        own: list[Node] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assignment(child, stdin)
+            elif child.type in _REDIRECTS:
+                own.append(child)
+            elif child.type not in SKIPPED:
+                words += self._fields(child)
+        local = self._redirections.read(own)
+        given = local.stdin if local.stdin is not None else stdin
+        redirects = local.redirects + (plumbing.redirects if plumbing else [])
+        words += local.extra + (plumbing.extra if plumbing else [])
+        return self._execute(words, given, redirects)
+
+    def _is_repeated(self, node: Node) -> bool:
+        """The same text was read before, with nothing changed that it could depend on."""
+        text = text_of(node)
+        if "$" in text or "`" in text or "(" in text:
+            return False
+        memory = self._reading.memory
+        changes = len(memory.files) + len(memory.aliases) + len(self._reading.functions)
+        key = (text, memory.folder, changes)
+        is_repeated = key in self._seen
+        self._seen.add(key)
+        return is_repeated
+
+    def _execute(self, words: list[Word], stdin: Content, redirects: list[Redirect]) -> Content:
+        return self._executor.execute(words, stdin, redirects)
+
+    def _fields(self, node: Node) -> list[Word]:
+        if node.type in ("subshell", "array"):
+            self._words.scan(node)
+            return []
+        return self._words.fields(node)
+
+
+def _joined_lines(text: str) -> str:
+    """Without the line ends that a backslash takes away. A comment has none such."""
+    if "\\\n" not in text:
+        return text
+    parts: list[str] = []
+    has_comment = False
+    for line in text.split("\n"):
+        has_comment = has_comment or _COMMENT.search(line) is not None
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2 and not has_comment:
+            parts.append(line[:-1])
+        else:
+            parts += (line, "\n")
+            has_comment = False
+    return "".join(parts).removesuffix("\n")
+
+
+def _self_call(name: str, body: str) -> str:
+    """A function that starts itself twice in the background: the fork bomb."""
+    squeezed = "".join(body.split())
+    return "fork bomb" if f"{name}|{name}&" in squeezed else "defines"

@@ -1,0 +1,119 @@
+"""What reading a command line is about: words, contents that flow, and what the line has done so far.
+
+No grammar and no rules here. Next: words.py (text to words), shell.py (walks the line).
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+UNKNOWN = "\ue000"  # stands where text is not known before the command runs
+_QUOTED_AT = 0xE100  # a character that is quoted stands this much higher until a word is done
+_SPECIAL = " \t\n{},*?[]~"
+_QUOTE = {ord(c): chr(_QUOTED_AT + ord(c)) for c in _SPECIAL}
+_UNQUOTE = {_QUOTED_AT + ord(c): c for c in _SPECIAL}
+_OWN = dict.fromkeys((ord(UNKNOWN), *_UNQUOTE), "�")
+
+
+def without_marks(text: str) -> str:
+    """Our own marks cannot be written by whoever wrote the line."""
+    return text.translate(_OWN)
+
+
+def quoted(text: str) -> str:
+    """No blank in it parts words any more, no brace or star is special."""
+    return text.translate(_QUOTE)
+
+
+def unquoted(text: str) -> str:
+    return text.translate(_UNQUOTE)
+
+
+class Origin(enum.Flag):
+    """Where a text comes from, when that alone makes it dangerous to run or to send."""
+
+    NONE = 0
+    DOWNLOAD = enum.auto()
+    DECODED = enum.auto()
+    SECRET = enum.auto()
+    PIPE = enum.auto()  # some program printed it
+    FILE = enum.auto()  # read from a file of this machine
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A text that flows: through a pipe, into a variable or a file. May hold ``UNKNOWN``."""
+
+    text: str = ""
+    origin: Origin = Origin.NONE
+
+    @property
+    def is_known(self) -> bool:
+        return UNKNOWN not in self.text
+
+    def __add__(self, other: "Content") -> "Content":
+        return Content(self.text + other.text, self.origin | other.origin)
+
+    def tainted(self, origin: Origin) -> "Content":
+        return replace(self, origin=self.origin | origin)
+
+
+EMPTY = Content()
+PRINTED = Content(UNKNOWN, Origin.PIPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word as the program would get it."""
+
+    text: str
+    origin: Origin = Origin.NONE
+
+
+class Direction(enum.StrEnum):
+    READ = "read"
+    WRITE = "write"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    direction: Direction
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command with quotes removed and what is known filled in.
+
+    ``effects``: what it does beyond its words, one phrase each, as effects.py writes them.
+    """
+
+    words: tuple[Word, ...]
+    effects: tuple[str, ...] = ()
+    folder: str = "."
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What earlier parts of the line have left behind for later ones."""
+
+    variables: dict[str, Content] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Content] = field(default_factory=dict)
+    arguments: tuple[Word, ...] | None = None  # None: not known
+    folder: str = "."
+    is_unpacked: bool = False  # an archive that was downloaded
+
+
+def names(text: str) -> frozenset[str]:
+    """A table of names, written with a blank between them."""
+    return frozenset(text.split())
+
+
+def words_of(texts: Iterable[str]) -> list[Word]:
+    return [Word(text) for text in texts]

@@ -1,0 +1,221 @@
+"""Which programs run another program, and where in their words it stands. Tables alone.
+
+Next: wrappers.py (reads them).
+"""
+
+from dataclasses import dataclass
+
+from egress_proxy.safety.values import names
+
+SHELLS = names("sh bash zsh dash ksh ash fish csh tcsh mksh rbash pwsh-sh")
+
+# Language -> options whose value is a program text.
+CODE_FLAGS: dict[str, tuple[str, ...]] = {
+    "python": ("-c",),
+    "perl": ("-e", "-E"),
+    "ruby": ("-e",),
+    "node": ("-e", "--eval", "-p", "--print"),
+    "bun": ("-e", "--eval"),
+    "deno": ("eval",),
+    "php": ("-r",),
+    "lua": ("-e",),
+    "osascript": ("-e",),
+    "rscript": ("-e",),
+    "expect": ("-c",),
+    "groovy": ("-e",),
+    "julia": ("-e",),
+}
+INTERPRETERS = frozenset(CODE_FLAGS) | {"nodejs", "tclsh"}
+
+# Program -> options whose value is a command line for a shell.
+SHELL_OPTIONS: dict[str, tuple[str, ...]] = {
+    "su": ("-c", "--command"),
+    "runuser": ("-c", "--command"),
+    "script": ("-c", "--command"),
+    "flock": ("-c", "--command"),
+    "npm": ("-c", "--call"),
+    "npx": ("-c", "--call"),
+    "pnpx": ("-c", "--call"),
+    "nix-shell": ("--run", "--command"),
+    "zip": ("-TT", "--unzip-command"),
+    "rsync": ("-e", "--rsh"),
+    "tar": ("--to-command", "-I", "--use-compress-program"),
+    "pg_ctl": ("--shell",),
+    "start-stop-daemon": ("--startas", "-a", "--exec"),
+    "hyperfine": ("--prepare", "--setup", "--cleanup"),
+    "inotifywait": ("--exec",),
+    "watchexec": ("--shell-command",),
+    "nodemon": ("--exec", "-x"),
+    "ansible": ("-a", "--args"),
+    "vagrant": ("-c", "--command"),
+    "sg": ("-c",),
+}
+# Program -> options whose value is one of the program's own commands; `!…` there is a shell's.
+BANG_OPTIONS: dict[str, tuple[str, ...]] = {
+    "vi": ("-c", "--cmd"),
+    "vim": ("-c", "--cmd"),
+    "nvim": ("-c", "--cmd"),
+    "ex": ("-c", "--cmd"),
+    "view": ("-c", "--cmd"),
+    "gdb": ("-ex", "-iex", "--eval-command"),
+    "psql": ("-c", "--command"),
+    "mysql": ("-e", "--execute"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """``values``: short options that take a value; ``long_values``: long ones.
+
+    ``operands``: how many words stand before the inner command. ``joins``: the words become one
+    text for a shell. ``verbs``: only below one of these. ``flags``: for programs with so many
+    options that take a value that those without are listed instead; implies that others take one.
+    """
+
+    values: str = ""
+    long_values: tuple[str, ...] = ()
+    operands: int = 0
+    joins: bool = False
+    verbs: tuple[str, ...] = ()
+    flags: str | None = None
+    long_flags: tuple[str, ...] = ()
+    after_dashes: bool = False  # only what stands after `--` is a command
+
+
+_CONTAINER_FLAGS = (
+    "--rm --init --privileged --detach --interactive --tty --read-only --no-healthcheck --quiet --no-deps "
+    "--service-ports --publish-all --oom-kill-disable --sig-proxy --build"
+)
+_CONTAINER = Wrapper(flags="itdPqT", long_flags=tuple(_CONTAINER_FLAGS.split()), operands=1)
+_RUNS = Wrapper(verbs=("run", "exec"))
+
+WRAPPERS: dict[str, Wrapper] = {
+    "sudo": Wrapper(
+        "CDghpRrTtUu",
+        (
+            "--user",
+            "--group",
+            "--host",
+            "--prompt",
+            "--chdir",
+            "--chroot",
+            "--role",
+            "--type",
+            "--close-from",
+            "--other-user",
+            "--command-timeout",
+        ),
+    ),
+    "doas": Wrapper("uC"),
+    "pkexec": Wrapper("", ("--user",)),
+    "gosu": Wrapper(operands=1),
+    "su-exec": Wrapper(operands=1),
+    "env": Wrapper("uCa", ("--unset", "--chdir", "--argv0")),
+    "nice": Wrapper("n", ("--adjustment",)),
+    "ionice": Wrapper("cnpPu", ("--class", "--classdata")),
+    "chrt": Wrapper("TPD", operands=1),
+    "taskset": Wrapper(operands=1),
+    "timeout": Wrapper("ks", ("--kill-after", "--signal"), operands=1),
+    "gtimeout": Wrapper("ks", ("--kill-after", "--signal"), operands=1),
+    "nohup": Wrapper(),
+    "setsid": Wrapper(),
+    "disown": Wrapper(),
+    "stdbuf": Wrapper("ioe", ("--input", "--output", "--error")),
+    "time": Wrapper("fo", ("--format", "--output")),
+    "command": Wrapper(),
+    "builtin": Wrapper(),
+    "exec": Wrapper("a"),
+    "coproc": Wrapper(),
+    "then": Wrapper(),
+    "do": Wrapper(),
+    "else": Wrapper(),
+    "{": Wrapper(),
+    "!": Wrapper(),
+    "watch": Wrapper("nq", ("--interval", "--equexit"), joins=True),
+    "entr": Wrapper(),
+    "busybox": Wrapper(),
+    "toybox": Wrapper(),
+    "flock": Wrapper("wE", ("--wait", "--timeout", "--conflict-exit-code"), operands=1),
+    "chroot": Wrapper("", ("--userspec", "--groups"), operands=1),
+    "unshare": Wrapper("SGRw", ("--setuid", "--setgid", "--root", "--wd")),
+    "nsenter": Wrapper("tSG", ("--target", "--setuid", "--setgid")),
+    "strace": Wrapper("abeEIoOpPsSuUX"),
+    "ltrace": Wrapper("aADeFlnopsSuwx"),
+    "valgrind": Wrapper(),
+    "rlwrap": Wrapper("abcCDefgHlmMNopPqsStTvwz"),
+    "caffeinate": Wrapper("tw"),
+    "systemd-run": Wrapper("pEutMH", ("--unit", "--property", "--setenv", "--slice", "--on-calendar")),
+    "systemd-inhibit": Wrapper("", ("--what", "--who", "--why", "--mode")),
+    "firejail": Wrapper(),
+    "proxychains": Wrapper("f"),
+    "proxychains4": Wrapper("f"),
+    "torsocks": Wrapper(),
+    "tsocks": Wrapper(),
+    "unbuffer": Wrapper(),
+    "fakeroot": Wrapper("lsb"),
+    "faketime": Wrapper(operands=1),
+    "xvfb-run": Wrapper("enfpsw"),
+    "dbus-run-session": Wrapper(),
+    "numactl": Wrapper("CmNip"),
+    "prlimit": Wrapper(),
+    "setpriv": Wrapper("", ("--reuid", "--regid", "--groups")),
+    "cgexec": Wrapper("g"),
+    "daemonize": Wrapper("acelopu"),
+    "setarch": Wrapper(operands=1),
+    "linux64": Wrapper(),
+    "direnv": Wrapper(operands=1, verbs=("exec",)),
+    "dotenv": Wrapper(verbs=("run",)),
+    "doppler": Wrapper(verbs=("run",), after_dashes=True),
+    "op": Wrapper(verbs=("run",), after_dashes=True),
+    "aws-vault": Wrapper(verbs=("exec",), after_dashes=True),
+    "ssh": Wrapper("BbcDEeFIiJLlmOopQRSWw", operands=1, joins=True),
+    "sshpass": Wrapper("pfde"),
+    "mosh": Wrapper("p", operands=1),
+    "docker": Wrapper(
+        _CONTAINER.values, (), 1, verbs=("run", "exec"), flags="itdPqT", long_flags=_CONTAINER.long_flags
+    ),
+    "podman": Wrapper("", (), 1, verbs=("run", "exec"), flags="itdPqT", long_flags=_CONTAINER.long_flags),
+    "nerdctl": Wrapper("", (), 1, verbs=("run", "exec"), flags="itdPqT", long_flags=_CONTAINER.long_flags),
+    "docker-compose": Wrapper(
+        "", (), 1, verbs=("run", "exec"), flags="itdPqT", long_flags=_CONTAINER.long_flags
+    ),
+    "kubectl": Wrapper(verbs=("exec", "run", "debug"), after_dashes=True),
+    "oc": Wrapper(verbs=("exec", "rsh"), after_dashes=True),
+    "lxc": Wrapper(verbs=("exec",), after_dashes=True),
+    "npm": Wrapper(verbs=("exec", "x"), after_dashes=True),
+    "npx": Wrapper("pc", ("--package", "--call")),
+    "bunx": Wrapper(),
+    "poetry": _RUNS,
+    "uv": Wrapper(
+        "p", ("--with", "--python", "--directory", "--project", "--extra", "--group"), verbs=("run",)
+    ),
+    "pipenv": _RUNS,
+    "pdm": _RUNS,
+    "hatch": _RUNS,
+    "rye": _RUNS,
+    "conda": Wrapper("np", ("--name", "--prefix"), verbs=("run",)),
+    "bundle": _RUNS,
+    "mise": _RUNS,
+    "asdf": _RUNS,
+    "pnpm": Wrapper(verbs=("exec", "dlx")),
+    "yarn": Wrapper(verbs=("exec",)),
+    "devbox": _RUNS,
+    "git": Wrapper(verbs=("bisect run",)),
+    "screen": Wrapper("ShctTpe"),
+    "tmux": Wrapper(
+        "ctsnFxye",
+        verbs=("new", "new-session", "new-window", "neww", "split-window", "splitw", "respawn-pane"),
+        joins=True,
+    ),
+    "vagrant": Wrapper(verbs=("ssh",), after_dashes=True),
+    "dumb-init": Wrapper(),
+    "tini": Wrapper(),
+    "catchsegv": Wrapper(),
+    "eatmydata": Wrapper(),
+    "run-parts": Wrapper(),
+    "chpst": Wrapper("uUbemdofpcrt"),
+    "softlimit": Wrapper("acdflmoprst"),
+    "wsl": Wrapper("dui", ("--distribution", "--user", "--cd", "--exec")),
+    "winpty": Wrapper(),
+    "arch": Wrapper(),
+}

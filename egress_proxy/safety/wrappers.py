@@ -1,0 +1,151 @@
+"""Takes a wrapper off: what a command runs besides itself, as words or as a text for a shell.
+
+Knows options of wrappers, no danger. Next: wrapper_table.py, searches.py (find, xargs), shell.py.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from egress_proxy.safety.inner import (
+    STDIN_NAMES,
+    Code,
+    Inner,
+    Script,
+    StandardInput,
+    Words,
+    joined,
+    language_of,
+    program_of,
+)
+from egress_proxy.safety.special_wrappers import SPECIAL
+from egress_proxy.safety.values import Content, Word
+from egress_proxy.safety.wrapper_options import after_options
+from egress_proxy.safety.wrapper_table import BANG_OPTIONS, CODE_FLAGS, SHELL_OPTIONS, WRAPPERS, Wrapper
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
+
+
+def unwrap(words: Sequence[Word]) -> Iterator[Inner]:
+    """One level of what ``words`` runs."""
+    program = program_of(words[0].text)
+    rest = words[1:]
+    language = language_of(program)
+    if language is not None:
+        yield from _interpreted(language, rest)
+    elif program in ("awk", "gawk", "mawk", "nawk"):
+        yield from _awk(rest)
+    yield from _option_texts(program, rest)
+    special = SPECIAL.get(program)
+    if special is not None:
+        yield from special(rest)
+    wrapper = WRAPPERS.get(program)
+    if wrapper is not None:
+        yield from _wrapped(wrapper, rest)
+
+
+def _interpreted(language: str, words: Sequence[Word]) -> Iterator[Inner]:
+    flags = ("-c",) if language == "sh" else CODE_FLAGS.get(language, ())
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        if text in STDIN_NAMES or (language == "sh" and text == "-s"):
+            yield StandardInput(language)
+            return
+        if text[:1] not in "-+" and text not in flags:
+            yield Script(text, language, tuple(words[at + 1 :]))
+            return
+        if _is_one_of(text, flags):
+            yield from _code_after(language, words, at + 1)
+            return
+        at += 2 if _takes_value(language, text) else 1
+    yield StandardInput(language)
+
+
+def _code_after(language: str, words: Sequence[Word], at: int) -> Iterator[Inner]:
+    """`bash -c -x TEXT NAME ARG…`: options may follow; the first word after the text is `$0`."""
+    while language == "sh" and at < len(words) and words[at].text.startswith("-"):
+        at += 1
+    if at < len(words):
+        content = Content(words[at].text, words[at].origin)
+        yield Code(content, language, tuple(words[at + 1 :]))
+        for index in range(at + 1, len(words) - 1):
+            if language != "sh" and words[index].text in CODE_FLAGS.get(language, ()):
+                yield Code(Content(words[index + 1].text, words[index + 1].origin), language)
+
+
+def _is_one_of(text: str, flags: Sequence[str]) -> bool:
+    """Also the last of a bundle: `-lc`."""
+    bundle = len(text) > 2 and text[0] == "-" and text[1] != "-" and f"-{text[-1]}" in flags
+    return text in flags or bundle
+
+
+def _takes_value(language: str, text: str) -> bool:
+    if language == "sh":
+        return text in ("--rcfile", "--init-file") or (text[1:2] != "-" and text[-1] in "oO")
+    return text in ("-W", "-X", "-r", "--require", "-I", "-M", "--import") and language != "perl"
+
+
+def _awk(words: Sequence[Word]) -> Iterator[Inner]:
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        if words[at].text in ("-f", "--file"):
+            return
+        at += 2 if words[at].text in ("-F", "-v") else 1
+    if at < len(words):
+        yield Code(Content(words[at].text, words[at].origin), "awk")
+
+
+def _option_texts(program: str, words: Sequence[Word]) -> Iterator[Inner]:
+    shell, bang = SHELL_OPTIONS.get(program, ()), BANG_OPTIONS.get(program, ())
+    for index, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if _is_one_of(word.text, shell) and index + 1 < len(words):
+            yield Code(Content(words[index + 1].text, words[index + 1].origin))
+        elif equals and name.startswith("--") and name in shell:
+            yield Code(Content(value, word.origin))
+        elif word.text in bang and index + 1 < len(words):
+            text = words[index + 1].text.lstrip(": ").removeprefix("\\")
+            if text.startswith("!"):
+                yield Code(Content(text[1:]))
+        elif bang and word.text.startswith(("+!", "+:!")):
+            yield Code(Content(word.text.partition("!")[2]))
+        elif program == "tar" and word.text.startswith("--checkpoint-action=exec="):
+            yield Code(Content(word.text.split("=", 2)[2]))
+
+
+def _wrapped(wrapper: Wrapper, words: Sequence[Word]) -> Iterator[Inner]:
+    if wrapper.verbs:
+        words = _below_verb(wrapper.verbs, words)
+    if wrapper.after_dashes:
+        yield from _after_dashes(words)
+        return
+    at = after_options(wrapper, words)
+    while at < len(words) and _ASSIGNMENT.fullmatch(words[at].text):
+        at += 1
+    inner = words[at + wrapper.operands :]
+    if wrapper.operands and inner and inner[0].text == "--":
+        inner = inner[1:]
+    if not inner:
+        return
+    if wrapper.joins:
+        yield Code(joined(inner))
+    else:
+        yield Words(tuple(inner))
+
+
+def _below_verb(verbs: Sequence[str], words: Sequence[Word]) -> Sequence[Word]:
+    """What follows the first of ``verbs``, which stands among the first words; else nothing."""
+    for index, word in enumerate(words[:8]):
+        for verb in verbs:
+            first, _, second = verb.partition(" ")
+            following = words[index + 1].text if index + 1 < len(words) else ""
+            if word.text == first and (not second or following == second):
+                return words[index + 1 + bool(second) :]
+    return ()
+
+
+def _after_dashes(words: Sequence[Word]) -> Iterator[Inner]:
+    for index, word in enumerate(words):
+        if word.text == "--" and index + 1 < len(words):
+            yield Words(tuple(words[index + 1 :]))
+            return

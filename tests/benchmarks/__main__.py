@@ -1,0 +1,35 @@
+"""Measure something and print it: python -m tests.benchmarks NAME [--json FILE] [options of that one]
+
+A benchmark is a module with ``run`` (report.py says what it returns), named in BENCHMARKS below and
+imported only when it is asked for, so that what one of them needs is no need of the others.
+"""
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from tests.benchmarks.report import Benchmark
+
+BENCHMARKS = {
+    "classifier": "tests.benchmarks.classifier.benchmark",
+}
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", add_help=False)
+    parser.add_argument("name", choices=sorted(BENCHMARKS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
+    options, rest = parser.parse_known_args(argv)
+    benchmark = cast(Benchmark, importlib.import_module(BENCHMARKS[options.name]))
+    report = benchmark.run(rest)
+    print(report.text)
+    if options.json:
+        options.json.write_text(json.dumps(report.numbers, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,38 @@
+"""Wrappers that no table describes."""
+
+import pytest
+
+from egress_proxy.safety.inner import Code, Script, StandardInput
+from egress_proxy.safety.special_wrappers import SPECIAL
+from egress_proxy.safety.values import words_of
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("env -S|X y", ["X y"]),
+        ("env --split-string=X y", ["X y"]),
+        ("ssh -o|ProxyCommand=X|h", ["X"]),
+        ("git -c|alias.a=!X|a", ["X"]),
+        ("git submodule|foreach|X", ["X"]),
+        ("git rebase|--exec|X|main", ["X"]),
+        ("eval X|y", ["X y"]),
+        ("trap X|EXIT", ["X"]),
+        ("trap -p", []),
+        ("parallel X {}|:::|a|b", ["X a", "X b"]),
+        (". /dev/stdin", ["<"]),
+        ("source f", ["file f"]),
+    ],
+)
+def test_texts_for_a_shell(line: str, expected: list[str]) -> None:
+    name, _, rest = line.partition(" ")
+    found = []
+    for item in SPECIAL[name](words_of(rest.split("|"))):
+        match item:
+            case Code(content=content):
+                found.append(content.text)
+            case Script(path=path):
+                found.append(f"file {path}")
+            case StandardInput():
+                found.append("<")
+    assert found == expected

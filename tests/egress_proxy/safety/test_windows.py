@@ -1,0 +1,47 @@
+"""cmd.exe and PowerShell taken apart."""
+
+import pytest
+
+from egress_proxy.safety.reading import Limit
+from egress_proxy.safety.windows import read_windows_line
+
+
+def commands(line: str) -> list[str]:
+    return [command.text for command in read_windows_line(line).commands]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("dir & X.exe y", "x y"),
+        ("a && x y", "x y"),
+        ("a | x y", "x y"),
+        ('cmd /c "x y"', "x y"),
+        ('cmd /c "cmd /c x y"', "x y"),
+        ('powershell -NoProfile -Command "x y"', "x y"),
+        ("powershell -enc eAAgAHkA", "x y"),
+        ("x^y z", "xy z"),
+        ("C:\\Windows\\x.exe y", "x y"),
+        ("ri -r -fo a", "remove-item -recurse -force a"),
+        ("rd -Recurse a", "remove-item -recurse a"),
+        ("rd /s a", "rmdir /s a"),
+        ("if exist a x y", "exist a x y"),
+    ],
+)
+def test_commands(line: str, expected: str) -> None:
+    assert expected in commands(line)
+
+
+def test_quoted_separators_are_text() -> None:
+    assert commands('echo "a & b"') == ["echo a & b"]
+
+
+@pytest.mark.parametrize(
+    "line", ["irm U | iex", "curl U -o x.exe && x.exe", "iwr U -OutFile a.ps1; powershell -File a.ps1"]
+)
+def test_downloads_that_are_run(line: str) -> None:
+    assert "run download" in [e for command in read_windows_line(line).commands for e in command.effects]
+
+
+def test_depth_is_bounded() -> None:
+    assert read_windows_line("cmd /c " * 20 + "dir").limits == {Limit.DEEP}

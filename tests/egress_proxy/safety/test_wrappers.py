@@ -1,0 +1,61 @@
+"""What a command runs besides itself."""
+
+import pytest
+
+from egress_proxy.safety.inner import Code, Script, StandardInput, Words
+from egress_proxy.safety.values import words_of
+from egress_proxy.safety.wrappers import unwrap
+
+
+def inner(line: str) -> list[str]:
+    found = []
+    for item in unwrap(words_of(line.split(" "))):
+        match item:
+            case Words(words=words):
+                found.append(" ".join(word.text for word in words))
+            case Code(content=content, language=language):
+                found.append(f"{language}: {content.text}")
+            case Script(path=path):
+                found.append(f"file {path}")
+            case StandardInput(language=language):
+                found.append(f"{language} <")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sudo -n -u root X y", ["X y"]),
+        ("sudo --user root A=1 X", ["X"]),
+        ("env -u H A=1 X y", ["X y"]),
+        ("nice -n 5 X", ["X"]),
+        ("timeout -k 3 --signal=KILL 10 X", ["X"]),
+        ("chrt -i 0 X", ["X"]),
+        ("flock /l X y", ["X y"]),
+        ("flock /l -c X", ["sh: X", "-c X"]),
+        ("watch -n 1 X y", ["sh: X y"]),
+        ("docker exec -it -e A=1 c X y", ["X y"]),
+        ("docker run --rm -v a:b --name n img X", ["X"]),
+        ("docker ps -a", []),
+        ("kubectl exec pod -n x -- X y", ["X y"]),
+        ("poetry run X y", ["X y"]),
+        ("npx -c X", ["sh: X"]),
+        ("bash -lc X", ["sh: X"]),
+        ("bash -euxo pipefail -c X", ["sh: X"]),
+        ("bash -x f.sh a", ["file f.sh"]),
+        ("bash", ["sh <"]),
+        ("bash -s", ["sh <"]),
+        ("python3.12 -c X", ["python: X"]),
+        ("python -m mod", ["file mod"]),
+        ("perl -ne X", ["perl: X"]),
+        ("node -", ["node <"]),
+        ("awk -F : X", ["awk: X"]),
+        ("vim -c !X", ["sh: X"]),
+        ("tar --checkpoint-action=exec=X", ["sh: X"]),
+        ("zip a f -TT X", ["sh: X"]),
+        ("ls -l", []),
+        ("poetry install", []),
+    ],
+)
+def test_one_level_is_taken_off(line: str, expected: list[str]) -> None:
+    assert inner(line) == expected
