@@ -1,7 +1,7 @@
 """The pieces that patterns are made of."""
 
 import pytest
-import re2  # type: ignore[import-untyped]
+import re2
 
 from egress_proxy.safety.pattern import View
 from egress_proxy.safety.rule_parts import DISK, ROOTS, rule
