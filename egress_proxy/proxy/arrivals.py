@@ -178,6 +178,11 @@ class Arrivals:
             for arrival, dial in good:
                 self._refuse_dial(arrival, Deny(Reason.AUDIT_UNAVAILABLE, dial.access.target))
             return
+        except Exception as error:
+            for arrival, dial in good:
+                give_room_back(dial.allow, self._parts)
+                self._fault(arrival, error)
+            return
         for arrival, dial in good:
             try:
                 self._open(arrival, dial)
@@ -187,12 +192,12 @@ class Arrivals:
     def _fault(self, arrival: Arrival, error: Exception) -> None:
         """An outermost loop, like the listener's: a fault of ours ends this client and no other."""
         request_id = arrival.dial.request_id if arrival.dial else ""
-        with contextlib.suppress(AuditUnavailable):
-            self._parts.audit(fault_event(request_id, error))
         self._leave(arrival)
         self._drop_upstream(arrival)
         reset_on_close(arrival.sock)
         arrival.sock.close()
+        with contextlib.suppress(AuditUnavailable):
+            self._parts.audit(fault_event(request_id, error))
 
     def _stands(self, arrival: Arrival, ahead: Sequence[Client]) -> bool:
         """Whether the upstream is connected and the request still allowed; else it has been refused."""

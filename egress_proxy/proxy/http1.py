@@ -17,7 +17,11 @@ Header = tuple[bytes, bytes]
 ANSWER_HEAD_LIMIT_BYTES = 65_536
 _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"proxy-connection"}
+    | {b"proxy-authenticate", b"proxy-authentication-info"}
 )
+# What says how to read the body is end to end, whatever an upstream lists in Connection: a coding that the
+# reflection guard does not see would hide the secret from it, too.
+_END_TO_END = frozenset({b"content-encoding", b"content-length", b"content-type"})
 # Where h11 begins to quote: an upstream may have put the credential there.
 _QUOTED = re.compile(r":? ?(?:bytearray\(|b['\"])")
 
@@ -185,7 +189,7 @@ def _answer_head(event: h11.InformationalResponse | h11.Response) -> AnswerHead:
         for token in value.split(b",")
     }
     is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in raw)
-    dropped = _HOP_BY_HOP | named | ({b"content-length"} if is_chunked else set())
+    dropped = _HOP_BY_HOP | (named - _END_TO_END) | ({b"content-length"} if is_chunked else set())
     return AnswerHead(event.status_code, bytes(event.reason), _passing(raw, dropped))
 
 

@@ -264,3 +264,18 @@ def test_the_limit_holds_for_all_that_connect_at_once(echo: EchoOrigin) -> None:
         assert sorted(read_head(sock).status for sock in socks) == [200] * 2 + [503] * 10
         told = [event.status for event in port.log.wait_for(Decided, 12)]
         assert sorted(status or 0 for status in told) == [200] * 2 + [503] * 10
+
+
+def test_a_fault_of_the_log_ends_those_it_was_about_and_gives_their_uses_back(echo: EchoOrigin) -> None:
+    def fail(event: Event) -> None:
+        if isinstance(event, Decided):
+            raise RuntimeError("canary")
+
+    with data_port(expect_faults=True) as port:
+        grant = port.grant(echo.address, max_uses=1)
+        port.log.refusing = fail
+        sock = port.open()
+        sock.sendall(connect_request(echo.address))
+        assert read_end(sock) in (End.EOF, End.RESET)
+        assert port.log.only(Faulted).error == "RuntimeError"
+        assert port.call(lambda: port.grants.snapshot().by_id[grant].uses_left) == 1

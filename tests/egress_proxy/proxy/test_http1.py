@@ -389,3 +389,26 @@ def test_a_kept_connection_carries_one_exchange_after_another() -> None:
         side.feed(OK + b"Content-Length: 1\r\n\r\n%d" % number)
         assert parts(side)[1] == b"%d" % number
         assert side.is_reusable()
+
+
+@pytest.mark.parametrize("name", [b"Content-Encoding", b"Content-Type"])
+def test_connection_cannot_hide_how_the_body_is_to_be_read(name: bytes) -> None:
+    """A coding that the reflection guard does not see would hide the secret from it."""
+    side = UpstreamSide()
+    side.start("GET", b"/", [(b"Host", b"api.example")])
+    side.end()
+    side.feed(b"HTTP/1.1 200 OK\r\nConnection: %s, X-Own\r\n%s: gzip\r\nX-Own: 1\r\n\r\n" % (name, name))
+    answer = side.answer()
+    assert isinstance(answer, AnswerHead)
+    assert answer.value(name.lower()) == b"gzip"
+    assert answer.value(b"x-own") is None
+
+
+def test_an_upstream_cannot_ask_the_client_for_our_token() -> None:
+    side = UpstreamSide()
+    side.start("GET", b"/", [(b"Host", b"api.example")])
+    side.end()
+    side.feed(b'HTTP/1.1 407 Give\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n')
+    answer = side.answer()
+    assert isinstance(answer, AnswerHead)
+    assert answer.value(b"proxy-authenticate") is None

@@ -336,6 +336,13 @@ def test_probes_leave_no_event_and_no_descriptor(start: Start, relay: str) -> No
 # Faults.
 
 
+def end_of_somebody(port: DataPort) -> End:
+    """How the connection of a client ends that says something."""
+    sock = port.open()
+    sock.sendall(b"x")
+    return read_end(sock)
+
+
 def test_a_fault_in_a_connection_is_logged_once_and_ends_that_connection_alone(
     start: Start, echo: EchoOrigin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,12 +350,13 @@ def test_a_fault_in_a_connection_is_logged_once_and_ends_that_connection_alone(
     tunnel = port.tunnel(echo.address)
 
     async def fail(self: Connection) -> None:
+        await self._stream.receive()
         self.request_id = "r-7"
         raise RuntimeError("canary")
 
     with monkeypatch.context() as patched:
         patched.setattr(Connection, "run", fail)
-        assert read_end(port.open()) is not End.OPEN
+        assert end_of_somebody(port) is not End.OPEN
     fault = port.log.only(Faulted)
     assert (fault.request_id, fault.error) == ("r-7", "RuntimeError")
     assert fault.where.startswith("test_listener.py:")
@@ -364,6 +372,7 @@ def test_a_fault_that_cannot_be_logged_still_ends_that_connection_alone(
     port = start(DataPort(allow=[echo.address], expect_faults=True))
 
     async def fail(self: Connection) -> None:
+        await self._stream.receive()
         raise RuntimeError
 
     def refuse(event: Event) -> None:
@@ -373,7 +382,7 @@ def test_a_fault_that_cannot_be_logged_still_ends_that_connection_alone(
     port.log.refusing = refuse
     with monkeypatch.context() as patched:
         patched.setattr(Connection, "run", fail)
-        assert read_end(port.open()) is not End.OPEN
+        assert end_of_somebody(port) is not End.OPEN
     port.tunnel(echo.address)
 
 
