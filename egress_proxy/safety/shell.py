@@ -35,7 +35,7 @@ _MAX_VALUES = 4  # of a `for` that are followed one by one
 _SCANNED = frozenset({"test_command", "unset_command", "arithmetic_expansion", "binary_expression"})
 _COMMENT = re.compile(r"(?:^|\s)#")
 # The grammar takes `$IFS/` for a dollar and a word, and a line end before a backslash for a blank.
-_QUOTED_NAME = re.compile(r"(?m)(^[ \t]*)\\(?=\w)")
+_QUOTED_NAME = re.compile(r"(?m)(^[ \t]*)\\(?=[\w./])")
 # …and no braces that are expanded in the place of a name.
 _BRACES_FIRST = re.compile(r"((?:^|[;&|(\n`]|\b(?:then|do|else)\s)[ \t]*)(?=\{[^\s{},;]*,[^\s;]*\})")
 _IFS = re.compile(r"\$IFS\b")

@@ -91,3 +91,8 @@ def test_limits_are_told() -> None:
     assert Limit.BROKEN in read_line("a ) b").limits
     assert read_line("".join(f"c{i} x;" for i in range(3000))).limits == {Limit.MANY}
     assert read_line("a|" * 2000).limits == {Limit.UNPARSED}
+
+
+@pytest.mark.parametrize("line", ["true\n\\/bin/rm -fr /", "ls\n\\rm -rf ~", "ls\n  \\../bin/rm -rf /"])
+def test_a_quoted_first_character_in_a_later_line_hides_no_command(line: str) -> None:
+    assert "rm" in commands(line)[-1]
