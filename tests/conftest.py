@@ -26,8 +26,8 @@ Part = TypeVar("Part")
 Report: TypeAlias = pytest.TestReport | pytest.CollectReport
 THREADS_END_S = 2.0  # a thread that has been told to end may need a moment
 
-# No deadline per example: a busy machine is not a bug. Bounded: the whole run has minutes, not hours. The same
-# examples each time: a run that fails says what changed. `deep` looks for what nobody has thought of.
+# No deadline per example: a busy machine is not a bug. Bounded: the whole run has minutes, not hours. The
+# same examples each time, so that a failure tells of a change; `deep` looks for what nobody thought of.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=200, print_blob=True)
 hypothesis.settings.register_profile("deep", deadline=None, max_examples=20_000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

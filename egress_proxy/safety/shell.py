@@ -266,7 +266,10 @@ class Walker:
         return self._executor.execute(words, stdin, redirects)
 
     def _fields(self, node: Node) -> list[Word]:
-        if node.type in ("subshell", "array"):
+        if node.type == "subshell":  # the grammar takes `! { (…); }` for a command named `{`
+            self._run(node, EMPTY)
+            return []
+        if node.type == "array":
             self._words.scan(node)
             return []
         return self._words.fields(node)

@@ -96,3 +96,7 @@ def test_limits_are_told() -> None:
 @pytest.mark.parametrize("line", ["true\n\\/bin/rm -fr /", "ls\n\\rm -rf ~", "ls\n  \\../bin/rm -rf /"])
 def test_a_quoted_first_character_in_a_later_line_hides_no_command(line: str) -> None:
     assert "rm" in commands(line)[-1]
+
+
+def test_a_group_behind_a_negation_is_read() -> None:
+    assert "rm -rf /" in commands("! { ( rm -rf / ); }")
