@@ -19,7 +19,7 @@ from egress_proxy.core.access import ANONYMOUS, Access, Client, Door
 from egress_proxy.core.decision import Allow, Ask, Decision, Deny
 from egress_proxy.core.dial_policy import judge_addresses
 from egress_proxy.core.grants import Grants
-from egress_proxy.core.host import HostError, Name, Target, parse_authority, parse_host
+from egress_proxy.core.host import HostError, Name, Target, parse_web_authority
 from egress_proxy.core.policy import Policy, decide
 from egress_proxy.core.reply import hint_for, unanswered
 from egress_proxy.settings.load import load
@@ -61,20 +61,13 @@ def read_question(text: str) -> Question:
 def _read(text: str) -> Question:
     scheme, colon, rest = text.partition("://")
     if not colon:
-        return Question(_target(text, 443))
+        return Question(parse_web_authority(text, 443))
     port = _PORTS.get(scheme.lower())
     if port is None:
         raise HostError("only http and https go through the proxy")
     url = urlsplit(f"//{rest}")
     path = (url.path or "/").encode("ascii")
-    return Question(_target(url.netloc, port), path, plain=scheme.lower() == "http")
-
-
-def _target(authority: str, default_port: int) -> Target:
-    """``authority`` as in CONNECT, but for the port, which may be missing."""
-    if ":" not in authority or authority.endswith("]"):
-        return Target(parse_host(authority), default_port)
-    return parse_authority(authority)
+    return Question(parse_web_authority(url.netloc, port), path, plain=scheme.lower() == "http")
 
 
 def _door(question: Question, policy: Policy) -> Door:

@@ -72,6 +72,13 @@ def parse_authority(text: str) -> Target:
     return Target(parse_host(host), parse_port(port))
 
 
+def parse_web_authority(text: str, default_port: int) -> Target:
+    """Read an authority as in a URL or a Host header: like `parse_authority`, but the port may be missing."""
+    if ":" not in text or text.endswith("]"):
+        return Target(parse_host(text), default_port)
+    return parse_authority(text)
+
+
 def parse_port(text: str) -> int:
     """1..65535 in ASCII digits without a leading zero."""
     # The pattern comes first: int() takes Arabic digits, blanks, underscores and signs.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from egress_proxy.core.access import Scheme
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.core.host import HostError, Target, parse_authority, parse_host
+from egress_proxy.core.host import HostError, Target, parse_authority, parse_web_authority
 from egress_proxy.core.request import (
     Framing,
     RequestError,
@@ -72,20 +72,13 @@ def _locate(head: RequestHead, inside: Target | None) -> tuple[Target, bytes] | 
             return Deny(Reason.INJECT_OTHER_TARGET, detail="https:// goes through CONNECT")
         if "@" in absolute.authority:
             return Deny(Reason.INJECT_OTHER_TARGET, detail="the target holds user info")
-        target, path = _web_target(absolute.authority), absolute.path
+        target, path = parse_web_authority(absolute.authority, HTTP_PORT), absolute.path
         if inside is not None and target != inside:
             return Deny(Reason.INJECT_OTHER_TARGET, target, detail="CONNECT named another host")
     for named in head.values(b"host"):
-        if _web_target(named.decode("latin-1")) != target:
+        if parse_web_authority(named.decode("latin-1"), HTTP_PORT) != target:
             raise RequestError("Host names another host than the target")
     return target, path
-
-
-def _web_target(authority: str) -> Target:
-    """`host[:port]`, port 80 where none is named. Raises HostError."""
-    if authority.rpartition(":")[2].isdecimal() and not authority.endswith("]"):
-        return parse_authority(authority)
-    return Target(parse_host(authority), HTTP_PORT)
 
 
 def _unsupported(head: RequestHead, target: Target) -> Deny | None:

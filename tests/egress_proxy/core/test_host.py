@@ -16,6 +16,7 @@ from egress_proxy.core.host import (
     parse_authority,
     parse_host,
     parse_port,
+    parse_web_authority,
 )
 
 CANONICAL = {
@@ -222,3 +223,25 @@ def test_a_parsed_target_cannot_be_changed() -> None:
         target.port = 25  # type: ignore[misc]
     assert target == Target(Name("ok.example"), 443)
     assert hash(target) == hash(parse_authority("OK.example.:443"))
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("OK.example", "ok.example:80"),
+        ("ok.example.:8080", "ok.example:8080"),
+        ("[::1]", "[::1]:80"),
+        ("[::1]:8080", "[::1]:8080"),
+        ("127.0.0.1", "127.0.0.1:80"),
+    ],
+)
+def test_a_web_authority_may_leave_its_port_out(text: str, target: str) -> None:
+    assert str(parse_web_authority(text, 80)) == target
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ok.example:", "ok.example:x", "ok.example:080", "u@ok.example", "::1", "a b"]
+)
+def test_a_web_authority_is_no_more_lenient_for_the_rest(text: str) -> None:
+    with pytest.raises(HostError):
+        parse_web_authority(text, 80)
