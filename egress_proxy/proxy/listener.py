@@ -22,14 +22,14 @@ from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
-from egress_proxy.proxy.pipes import PIPES
+from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.stream import SocketStream, prepare
 
 BACKLOG = 1024
 # Accepted in one go before the others have their turn.
 ACCEPT_BATCH = 64
 # Kept free for files, lookups, the control API and pooled upstreams.
-RESERVED_DESCRIPTORS = 96 + 2 * PIPES
+RESERVED_DESCRIPTORS = 96
 # After the kernel had no descriptor for us: the listener rests so long, instead of spinning.
 ACCEPT_PAUSE_S = 0.2
 _OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -86,7 +86,7 @@ def _remove_stale(path: Path) -> None:
 def connection_limit() -> int:
     """How many clients the descriptor limit allows: each may need one for itself and one upstream."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(8, (soft - RESERVED_DESCRIPTORS) // 2)
+    return max(8, (soft - RESERVED_DESCRIPTORS - 2 * pipe_limit()) // 2)
 
 
 ServeConnection = Callable[[SocketStream, str], Connection]

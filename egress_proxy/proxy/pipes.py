@@ -7,6 +7,7 @@ none to be had, bytes are copied. Next: relay.py (the only user).
 import contextlib
 import fcntl
 import os
+import resource
 import sys
 
 # So many flows in bulk at once are spliced; more of them share two cores no better for it.
@@ -14,6 +15,12 @@ PIPES = 64
 # Room for what one turn takes in, however the kernel has cut it up. An ordinary user may be refused: 64 KiB
 # is what a pipe has then.
 _PIPE_BYTES = 262_144
+
+
+def pipe_limit() -> int:
+    """How many pipes the descriptor limit leaves room for: where it is low, clients come first."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(PIPES, soft // 32)
 
 
 class Pipe:
@@ -38,8 +45,8 @@ class Pipe:
 class PipePool:
     """Lends empty pipes. `close` it when no flow is left."""
 
-    def __init__(self, limit: int = PIPES) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = pipe_limit() if limit is None else limit
         self._spare: list[Pipe] = []
         self._lent = 0
 

@@ -274,4 +274,5 @@ def test_with_few_descriptors_it_refuses_in_time_and_recovers() -> None:
         for sock in (*silent, *(answer.sock for answer in answers)):
             sock.close()
         eventually(lambda: service.status(origin.address) == 200, what="room again")
-        assert service.status("evil.test:443") == 403
+        # The last of the others may still be on their way out.
+        eventually(lambda: service.status("evil.test:443") == 403, what="the list holds as before")

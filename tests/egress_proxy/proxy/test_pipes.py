@@ -66,3 +66,11 @@ def test_reading_an_empty_pipe_does_not_wait() -> None:
             os.read(pipe.reader, 1)
     finally:
         pipe.close()
+
+
+@pytest.mark.parametrize(("descriptors", "pipes"), [(160, 5), (1024, 32), (65_536, 64)])
+def test_where_descriptors_are_few_so_are_pipes(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int, pipes: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (descriptors, descriptors))
+    assert pipes_module.pipe_limit() == pipes
