@@ -34,6 +34,14 @@ class ControlPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachPlan:
+    """Where sandboxes attach. ``is_named``: somebody asked for just this path, so it must be had."""
+
+    path: Path
+    is_named: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AuditPlan:
     path: Path
     on_error: OnError
@@ -63,6 +71,7 @@ class ServicePlan:
 
     bind: Endpoint
     unix_path: Path | None
+    attach: AttachPlan | None
     parts: PolicyParts
     reload: Callable[[], PolicyParts]
     limits: ServiceLimits

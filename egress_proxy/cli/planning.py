@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from egress_proxy.cli.plan import AuditPlan, ControlPlan, PolicyParts, ServiceLimits, ServicePlan
+from egress_proxy.cli.attach_source import attach_of
+from egress_proxy.cli.plan import AttachPlan, AuditPlan, ControlPlan, PolicyParts, ServiceLimits, ServicePlan
 from egress_proxy.cli.policy_source import policy_of
 from egress_proxy.cli.secret_source import (
     Secrets,
@@ -95,8 +96,10 @@ def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Pl
         return _parts(*read())
 
     checked, secrets = read()
-    plan = _plan(command, checked, secrets, shows_color(environ), reload)
-    return Planned(plan, (*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets)))
+    attach = attach_of(checked.loaded, environ)
+    plan = _plan(command, checked, secrets, attach.plan, shows_color(environ), reload)
+    warnings = (*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets))
+    return Planned(plan, (*warnings, *attach.warnings))
 
 
 def shows_color(environ: Mapping[str, str]) -> bool:
@@ -112,6 +115,7 @@ def _plan(
     command: Command,
     checked: Checked,
     secrets: Secrets,
+    attach: AttachPlan | None,
     color: bool,
     reload: Callable[[], PolicyParts],
 ) -> ServicePlan:
@@ -119,6 +123,7 @@ def _plan(
     return ServicePlan(
         bind=bind_of(checked.loaded),
         unix_path=_path(settings.listen_unix),
+        attach=attach,
         parts=_parts(checked, secrets),
         reload=reload,
         limits=ServiceLimits(**settings.limits.model_dump()),

@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Collection
 
 from egress_proxy.core.access import ANONYMOUS
+from egress_proxy.core.attach import SANDBOX_PREFIX
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import Key
 
@@ -18,6 +19,9 @@ def client_names(loaded: Loaded) -> frozenset[str]:
         key = ("client", index, "name")
         if client.name == ANONYMOUS:
             raise loaded.error(key, f"cannot be {ANONYMOUS}: that is everybody without a token")
+        number = client.name.removeprefix(SANDBOX_PREFIX)
+        if number != client.name and number.isdigit():
+            raise loaded.error(key, f"cannot be {client.name!r}: sandboxes get such names when they attach")
         if client.name in names:
             raise loaded.error(key, f"is taken: there is another [[client]] {client.name!r}")
         names.add(client.name)

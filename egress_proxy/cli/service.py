@@ -6,18 +6,25 @@ proxy/rejudge.py (what a reload closes).
 
 import asyncio
 import contextlib
+import functools
 import signal
 import socket
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from egress_proxy.cli.plan import PolicyParts
+from egress_proxy.core.access import Client
 from egress_proxy.core.events import EndCause, Event, GrantEnded, Reloaded, ServiceChanged
+from egress_proxy.core.host import Target
 from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
+from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.listener import Intake
 from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.rejudge import tunnel_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import IDLE_S, UpstreamPool
@@ -32,7 +39,9 @@ USED_UP_SHOWN_S = 60.0
 class Newcomers(Protocol):
     """Serves clients until their tunnel is open, where there is a faster way than a task for each."""
 
-    def take(self, sock: socket.socket, peer: str) -> None: ...
+    def take(self, sock: socket.socket, peer: Peer) -> None: ...
+
+    def end_client(self, sandbox: Client) -> None: ...
 
     def close(self) -> None: ...
 
@@ -42,8 +51,18 @@ class Newcomers(Protocol):
 MakeArrivals = Callable[[Parts, Intake, Callable[[], bool]], Newcomers | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where it listens. ``own``: what is never dialled, which grows with the listeners of sandboxes."""
+
+    listeners: tuple[socket.socket, ...]
+    port: int
+    own: Counter[Target]
+    attach: socket.socket | None = None
+
+
 class Service:
-    """`run` returns when SIGTERM or SIGINT came and everything has ended."""
+    """`run` returns when it was told to `stop` and everything has ended."""
 
     Reopen: TypeAlias = Callable[[], None]
 
@@ -63,6 +82,7 @@ class Service:
         self._drain_s = drain_s
         self._make_arrivals = make_arrivals
         self._arrivals: Newcomers | None = None
+        self._attachments: Attachments | None = None
         self._used_up_since: dict[str, float] = {}
         self._stopping = asyncio.Event()
         parts.tunnels.on_sweep = self._sweep
@@ -71,30 +91,55 @@ class Service:
     def is_draining(self) -> bool:
         return self._stopping.is_set()
 
-    async def run(self, listeners: Iterable[socket.socket], announce: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
+    async def run(self, doors: Doors, announce: Callable[[], None], *, obey_signals: bool = True) -> None:
+        """``announce`` is called when it accepts. Signals: SIGTERM and SIGINT stop it, SIGHUP reloads."""
         async with asyncio.TaskGroup() as group:
             intake = Intake(group, self._connection, self.parts.audit, self._open_elsewhere)
-            self._arrivals = self._make_arrivals(self.parts, intake, self._stopping.is_set)
-            if self._arrivals is not None:
-                intake.newcomer = self._arrivals.take
-            for listener in listeners:
-                intake.listen(listener)
+            self._open(doors, intake)
             self.parts.tunnels.start()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._stopping.set)
-            loop.add_signal_handler(signal.SIGHUP, lambda: group.create_task(self._reload_by_signal()))
+            if obey_signals:
+                self._obey_signals(group)
             self._record(ServiceChanged("started", ""))
             announce()
             await self._stopping.wait()
             await self._end(intake)
         self._record(ServiceChanged("stopped", ""))
 
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _open(self, doors: Doors, intake: Intake) -> None:
+        self._arrivals = self._make_arrivals(self.parts, intake, self._stopping.is_set)
+        if self._arrivals is not None:
+            intake.newcomer = self._arrivals.take
+        for listener in doors.listeners:
+            intake.listen(listener)
+        if doors.attach is not None:
+            end_client = functools.partial(self._end_client, intake)
+            self._attachments = Attachments(
+                self.parts, intake, doors.own, doors.port, end_client, self._stopping.is_set
+            )
+            intake.listen(doors.attach, self._attachments.admit)
+
+    def _obey_signals(self, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, lambda: group.create_task(self._reload_by_signal()))
+
+    def _end_client(self, intake: Intake, sandbox: Client) -> None:
+        """A sandbox has ended: so does all that came in by its listener."""
+        intake.end_client(sandbox)
+        if self._arrivals is not None:
+            self._arrivals.end_client(sandbox)
+        self.parts.tunnels.close_where(lambda facts: facts.client == sandbox, EndCause.SANDBOX_ENDED)
+
     def _open_elsewhere(self) -> int:
         waiting = 0 if self._arrivals is None else len(self._arrivals)
-        return waiting + self.parts.tunnels.count().open
+        attached = 0 if self._attachments is None else len(self._attachments)  # two descriptors each, too
+        return waiting + attached + self.parts.tunnels.count().open
 
-    def _connection(self, stream: SocketStream, peer: str) -> Connection:
+    def _connection(self, stream: SocketStream, peer: Peer) -> Connection:
         return Connection(self.parts, stream, peer, self._stopping.is_set)
 
     async def _end(self, intake: Intake) -> None:
@@ -109,6 +154,8 @@ class Service:
             await asyncio.sleep(DRAIN_STEP_S)
         self.parts.tunnels.close_all()
         intake.end_all()
+        if self._attachments is not None:
+            self._attachments.close()
         self._pool.close_idle()
 
     async def reload(self) -> int:

@@ -36,7 +36,7 @@ class Scheme(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whose request it is. ``id`` comes from a token of its own; ``label`` is display only, never scope."""
+    """Whose request it is. ``id``: of a token of its own, or of a sandbox; ``label`` is display only."""
 
     id: str = ANONYMOUS
     label: str = ""

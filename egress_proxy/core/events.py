@@ -27,6 +27,7 @@ class EndCause(enum.StrEnum):
     TRUNCATED = "truncated"
     REFLECTION = "reflection"
     DRAINED = "drained"
+    SANDBOX_ENDED = "sandbox_ended"
     FAULT = "fault"
 
 
@@ -121,6 +122,15 @@ class ControlRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxChanged:
+    """A sandbox has attached or detached. ``pid``: of the process that asked for it, where known."""
+
+    client: Client
+    change: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Faulted:
     """A fault of ours ended one connection. ``error`` is the exception's type, ``where`` file and line."""
 
@@ -138,7 +148,16 @@ class ServiceChanged:
 
 
 Event = (
-    Decided | Ended | Noticed | Granted | GrantEnded | Reloaded | ControlRefused | Faulted | ServiceChanged
+    Decided
+    | Ended
+    | Noticed
+    | Granted
+    | GrantEnded
+    | Reloaded
+    | ControlRefused
+    | SandboxChanged
+    | Faulted
+    | ServiceChanged
 )
 
 _KINDS: dict[type[Event], str] = {
@@ -149,11 +168,10 @@ _KINDS: dict[type[Event], str] = {
     GrantEnded: "grant_end",
     Reloaded: "reload",
     ControlRefused: "control_refused",
+    SandboxChanged: "sandbox",
     Faulted: "fault",
     ServiceChanged: "service",
 }
-
-
 _NAMES = {kind: tuple(part.name for part in fields(kind)) for kind in _KINDS}
 
 

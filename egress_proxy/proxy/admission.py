@@ -10,18 +10,24 @@ from egress_proxy.core.reply import refusal_status
 from egress_proxy.core.request import RequestHead
 from egress_proxy.proxy.intake import connect_target
 from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.rejudge import no_longer_allowed
 
 # A method is a token of any length; a log line shows the beginning.
 METHOD_SHOWN = 20
 
 
-def connect_access(head: RequestHead, parts: Parts) -> Access | Deny:
-    """Who wants to go where with a CONNECT: authority first, then the client's token."""
+def client_of(head: RequestHead, peer: Peer, parts: Parts) -> Client | Deny:
+    """Whose request it is. What comes in by a sandbox's own listener is its, whatever token it shows."""
+    return peer.sandbox or parts.in_force.clients.identify(head)
+
+
+def connect_access(head: RequestHead, peer: Peer, parts: Parts) -> Access | Deny:
+    """Who wants to go where with a CONNECT: authority first, then the client."""
     target = connect_target(head)
     if isinstance(target, Deny):
         return target
-    client = parts.in_force.clients.identify(head)
+    client = client_of(head, peer, parts)
     if isinstance(client, Deny):
         return client
     is_route = parts.in_force.policy.is_route(target)
@@ -49,11 +55,11 @@ def changed_meanwhile(access: Access, allow: Allow, parts: Parts) -> Deny | None
     return no_longer_allowed(access, allow, parts)
 
 
-def allowed_event(request_id: str, peer: str, access: Access, allow: Allow, address: str | None) -> Decided:
+def allowed_event(request_id: str, peer: Peer, access: Access, allow: Allow, address: str | None) -> Decided:
     return Decided(
         request_id=request_id,
         client=access.client,
-        peer=peer,
+        peer=peer.address,
         door=access.door,
         method=access.method[:METHOD_SHOWN],
         target=access.target,
@@ -65,12 +71,12 @@ def allowed_event(request_id: str, peer: str, access: Access, allow: Allow, addr
 
 
 def refused_event(
-    request_id: str, peer: str, deny: Deny, head: RequestHead | None, access: Access | None
+    request_id: str, peer: Peer, deny: Deny, head: RequestHead | None, access: Access | None
 ) -> Decided:
     return Decided(
         request_id=request_id,
-        client=access.client if access else Client(),
-        peer=peer,
+        client=access.client if access else peer.sandbox or Client(),
+        peer=peer.address,
         door=access.door if access else None,
         method=head.method[:METHOD_SHOWN] if head else None,
         target=deny.target,

@@ -25,24 +25,19 @@ from egress_proxy.proxy.admission import (
     give_room_back,
     take_room,
 )
-from egress_proxy.proxy.arrival import Arrival, Dial
+from egress_proxy.proxy.arrival import Arrival, Dial, FallBack, RefuseDial
 from egress_proxy.proxy.dialer import begin_dial, dial_error, is_connected
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.stream import READ_BYTES, SocketStream, reset_on_close
-from egress_proxy.proxy.tunnel import TunnelFacts
 
 _BROKEN = select.EPOLLERR | select.EPOLLHUP
 _HUNG_UP = select.EPOLLRDHUP | _BROKEN
 _INPUT = select.EPOLLIN | _HUNG_UP
 # How late a time limit of an arrival may be noticed.
 SWEEP_S = 0.25
-
-
-FallBack = Callable[[SocketStream, str, float], None]
-"""A client's stream, its name in the log, and when its request head is due."""
-RefuseDial = Callable[[SocketStream, str, RequestHead, Access, Deny, str], None]
 
 
 class Arrivals:
@@ -71,7 +66,7 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def take(self, sock: socket.socket, peer: str) -> None:
+    def take(self, sock: socket.socket, peer: Peer) -> None:
         """A client was accepted."""
         arrival = Arrival(sock, peer, self._loop.time() + self._parts.limits.head_s)
         self._waiting.add(arrival)
@@ -87,6 +82,13 @@ class Arrivals:
             else:
                 self._leave(arrival)
                 arrival.sock.close()
+
+    def end_client(self, sandbox: Client) -> None:
+        """A sandbox is gone: nobody in it is left who could be told."""
+        for arrival in [one for one in self._waiting if one.peer.sandbox == sandbox]:
+            if arrival.dial is not None:
+                give_room_back(arrival.dial.allow, self._parts)
+            self._drop(arrival)
 
     def _on_client(self, arrival: Arrival, events: int) -> None:
         if not events & _INPUT:
@@ -123,7 +125,7 @@ class Arrivals:
             head = parse_head(data[:end])
         except RequestError:
             return False
-        admitted = self._admit(head)
+        admitted = self._admit(head, arrival.peer)
         if admitted is None:
             return False
         access, allow, address = admitted
@@ -138,9 +140,9 @@ class Arrivals:
         self._readiness.watch(upstream.fileno(), lambda events: self._on_upstream(arrival, events))
         return True
 
-    def _admit(self, head: RequestHead) -> tuple[Access, Allow, Address] | None:
+    def _admit(self, head: RequestHead, peer: Peer) -> tuple[Access, Allow, Address] | None:
         parts = self._parts
-        access = connect_access(head, parts)
+        access = connect_access(head, peer, parts)
         if isinstance(access, Deny) or access.door is not Door.TUNNEL or self._is_draining():
             return None
         allow = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
@@ -192,10 +194,7 @@ class Arrivals:
     def _fault(self, arrival: Arrival, error: Exception) -> None:
         """An outermost loop, like the listener's: a fault of ours ends this client and no other."""
         request_id = arrival.dial.request_id if arrival.dial else ""
-        self._leave(arrival)
-        self._drop_upstream(arrival)
-        reset_on_close(arrival.sock)
-        arrival.sock.close()
+        self._drop(arrival)
         with contextlib.suppress(AuditUnavailable):
             self._parts.audit(fault_event(request_id, error))
 
@@ -244,16 +243,8 @@ class Arrivals:
             self._drop_upstream(arrival)
             arrival.sock.close()
             return
-        facts = TunnelFacts(
-            dial.request_id,
-            dial.access.client,
-            dial.access.target,
-            dial.address,
-            dial.allow,
-            self._loop.time(),
-        )
         self._parts.tunnels.open(
-            facts,
+            dial.facts(self._loop.time()),
             arrival.sock,
             dial.upstream,
             dial.early,
@@ -281,6 +272,12 @@ class Arrivals:
     def _leave(self, arrival: Arrival) -> None:
         self._waiting.discard(arrival)
         self._readiness.unwatch(arrival.sock.fileno())
+
+    def _drop(self, arrival: Arrival) -> None:
+        self._leave(arrival)
+        self._drop_upstream(arrival)
+        reset_on_close(arrival.sock)
+        arrival.sock.close()
 
     def _drop_upstream(self, arrival: Arrival) -> None:
         if arrival.dial is not None:

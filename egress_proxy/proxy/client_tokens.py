@@ -1,7 +1,7 @@
 """Which client a request comes from: Proxy-Authorization against the tokens of the settings.
 
-A token of its own names a client; the shared token lets in and names nobody. No policy here. Next:
-core/access.py (Client), connection.py (asks before policy).
+A token of its own names a client; the shared token lets in and names nobody. No policy here, and no sandbox:
+those need no token. Next: core/access.py (Client), admission.py (asks before policy).
 """
 
 import base64

@@ -21,6 +21,7 @@ from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import (
     allowed_event,
     changed_meanwhile,
+    client_of,
     connect_access,
     give_room_back,
     refused_event,
@@ -32,6 +33,8 @@ from egress_proxy.proxy.forward import ClientAfter, Order
 from egress_proxy.proxy.head_reader import Silence, await_request, read_head
 from egress_proxy.proxy.intake import injected_request
 from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.peer import Peer
+from egress_proxy.proxy.rejudge import is_known
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -45,14 +48,14 @@ class _After(enum.Enum):
 
 
 class Connection:
-    """``peer`` is shown in the log. `run` ends with the connection, or when a tunnel has taken it over."""
+    """`run` ends with the connection, or when a tunnel has taken it over."""
 
     def __init__(
-        self, parts: Parts, stream: SocketStream, peer: str, is_draining: Callable[[], bool]
+        self, parts: Parts, stream: SocketStream, peer: Peer, is_draining: Callable[[], bool]
     ) -> None:
         self._parts = parts
         self._stream = stream
-        self._peer = peer
+        self.peer = peer
         self._is_draining = is_draining
         self._loop = asyncio.get_running_loop()
         self.request_id = ""
@@ -113,7 +116,7 @@ class Connection:
         return await self._inject(head)
 
     async def _connect(self, head: RequestHead) -> _After:
-        access = connect_access(head, self._parts)
+        access = connect_access(head, self.peer, self._parts)
         if isinstance(access, Deny):
             return await self._refuse(access, head)
         decision = await self._decide(access)
@@ -203,10 +206,10 @@ class Connection:
 
     def _client_of(self, head: RequestHead) -> Client | Deny:
         """Who sends this request; inside a CONNECT whoever sent that, as long as there is such a client."""
-        clients, inside = self._parts.in_force.clients, self._inside_client
+        inside = self._inside_client
         if inside is None:
-            return clients.identify(head)
-        return inside if clients.knows(inside) else Deny(Reason.CLIENT_UNKNOWN)
+            return client_of(head, self.peer, self._parts)
+        return inside if is_known(inside, self._parts) else Deny(Reason.CLIENT_UNKNOWN)
 
     async def _forward(self, access: Access, order: Order) -> _After:
         loop = asyncio.get_running_loop()
@@ -246,7 +249,7 @@ class Connection:
         self, deny: Deny, head: RequestHead | None, access: Access | None, status: int | None
     ) -> None:
         """``status`` is what the client is told; None when nothing is said."""
-        event = replace(refused_event(self.request_id, self._peer, deny, head, access), status=status)
+        event = replace(refused_event(self.request_id, self.peer, deny, head, access), status=status)
         with contextlib.suppress(AuditUnavailable):  # refused already; it cannot be more than that
             self._parts.audit(event)
 
@@ -271,7 +274,7 @@ class Connection:
 
     def _recorded(self, access: Access, allow: Allow, address: str | None) -> Deny | None:
         """Write an allowed request down; what cannot be written down may not pass."""
-        event = allowed_event(self.request_id, self._peer, access, allow, address)
+        event = allowed_event(self.request_id, self.peer, access, allow, address)
         try:
             self._parts.audit(event)
         except AuditUnavailable:

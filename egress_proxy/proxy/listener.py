@@ -11,17 +11,17 @@ import os
 import resource
 import socket
 import stat
-import struct
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
-from egress_proxy.core.access import Access
+from egress_proxy.core.access import Access, Client
 from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.reply import refuse
 from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.stream import SocketStream, prepare
 
@@ -89,7 +89,9 @@ def connection_limit() -> int:
     return max(8, (soft - RESERVED_DESCRIPTORS - 2 * pipe_limit()) // 2)
 
 
-ServeConnection = Callable[[SocketStream, str], Connection]
+ServeConnection = Callable[[SocketStream, Peer], Connection]
+Admit = Callable[[socket.socket, object], None]
+"""Takes over an accepted socket; the address is what accept() gave."""
 # Called in the task: a task that is cancelled before its first step leaves no coroutine behind.
 _Work = Callable[[], Coroutine[None, None, None]]
 
@@ -111,19 +113,33 @@ class Intake:
         self._audit = audit
         self._others_open = others_open
         self._limit = connection_limit()
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[socket.socket, Admit] = {}
         self._running: dict[asyncio.Task[None], Connection] = {}
-        self.newcomer: Callable[[socket.socket, str], None] = self.serve_socket
+        self.newcomer: Callable[[socket.socket, Peer], None] = self.serve_socket
 
-    def listen(self, listener: socket.socket) -> None:
-        self._listeners.append(listener)
+    def listen(self, listener: socket.socket, admit: Admit | None = None) -> None:
+        """Accept on a listener from now on. ``admit``: for those who are no clients of the data port."""
+        self._listeners[listener] = admit or self._admit
         self._loop.add_reader(listener, self._accept, listener)
 
-    def stop_accepting(self) -> None:
-        for listener in self._listeners:
+    def listen_for(self, sandbox: Client, listener: socket.socket) -> None:
+        """Whoever comes in there is this client, and needs no token."""
+        self.listen(listener, functools.partial(self._admit, sandbox=sandbox))
+
+    def stop_listening(self, listener: socket.socket) -> None:
+        if self._listeners.pop(listener, None) is not None:
             self._loop.remove_reader(listener)
             listener.close()
-        self._listeners.clear()
+
+    def stop_accepting(self) -> None:
+        for listener in list(self._listeners):
+            self.stop_listening(listener)
+
+    def end_client(self, sandbox: Client) -> None:
+        """Cancel the connections that came in by a sandbox's own listener."""
+        for task, connection in self._running.items():
+            if connection.peer.sandbox == sandbox:
+                task.cancel()
 
     def end_idle(self) -> int:
         """Cancel the connections that serve no request just now; how many are left."""
@@ -146,7 +162,7 @@ class Intake:
                 if error.errno in _OUT_OF_ROOM:
                     self._rest(listener)
                 return
-            self._admit(sock, address)
+            self._listeners[listener](sock, address)
 
     def _rest(self, listener: socket.socket) -> None:
         self._loop.remove_reader(listener)
@@ -156,8 +172,8 @@ class Intake:
         if listener in self._listeners:
             self._loop.add_reader(listener, self._accept, listener)
 
-    def _admit(self, sock: socket.socket, address: object) -> None:
-        if sock.family == socket.AF_UNIX and not _is_own_user(sock):
+    def _admit(self, sock: socket.socket, address: object, sandbox: Client | None = None) -> None:
+        if sock.family == socket.AF_UNIX and not is_own_user(owner_of(sock)):
             sock.close()
             return
         try:
@@ -168,19 +184,19 @@ class Intake:
         if len(self._running) + self._others_open() >= self._limit:
             _turn_away(sock)
             return
-        self.newcomer(sock, _peer_text(address))
+        self.newcomer(sock, peer_of(address, sandbox))
 
-    def serve_socket(self, sock: socket.socket, peer: str) -> None:
+    def serve_socket(self, sock: socket.socket, peer: Peer) -> None:
         self.serve(SocketStream(self._loop, sock), peer)
 
-    def serve(self, stream: SocketStream, peer: str, head_due_at: float | None = None) -> None:
+    def serve(self, stream: SocketStream, peer: Peer, head_due_at: float | None = None) -> None:
         """Serve a client in a task of its own. ``head_due_at``: the loop's clock, where it runs already."""
         connection = self._make(stream, peer)
         connection.head_due_at = head_due_at
         self._start(connection, stream, connection.run)
 
     def refuse_dial(
-        self, stream: SocketStream, peer: str, head: RequestHead, access: Access, deny: Deny, request_id: str
+        self, stream: SocketStream, peer: Peer, head: RequestHead, access: Access, deny: Deny, request_id: str
     ) -> None:
         """Tell a client that its request came to nothing, in a task of its own."""
         connection = self._make(stream, peer)
@@ -215,20 +231,3 @@ def _turn_away(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
         sock.recv(65_536)  # unread bytes would turn the close into a reset that overtakes the answer
     sock.close()
-
-
-def _is_own_user(sock: socket.socket) -> bool:
-    """Whether the peer of a unix socket runs as our user. Where the kernel does not say: the mode holds."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    size = struct.calcsize("3i")
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    return bool(uid == os.geteuid())
-
-
-def _peer_text(address: object) -> str:
-    match address:
-        case (str() as host, int() as port, *_):
-            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        case _:
-            return "unix"

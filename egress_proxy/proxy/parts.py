@@ -13,6 +13,7 @@ from egress_proxy.core.seams import Asker, Audit, GrantStore, Now
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.outbound import Outbound
+from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
 from egress_proxy.proxy.tunnel_table import TunnelTable
 from egress_proxy.vault.injection import Credential
 
@@ -59,4 +60,5 @@ class Parts:
     now: Now
     limits: ConnectionLimits
     asker: Asker | None = None
+    sandboxes: SandboxLedgers = field(default_factory=SandboxLedgers)
     new_id: RequestIds = field(default_factory=RequestIds)

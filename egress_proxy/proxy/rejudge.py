@@ -3,12 +3,17 @@
 It asks core's decide() again and says why not. Next: core/policy.py, tunnel_table.py (closes what is not).
 """
 
-from egress_proxy.core.access import Access, Door
+from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.policy import decide
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.tunnel import TunnelFacts
+
+
+def is_known(client: Client, parts: Parts) -> bool:
+    """Whether there still is such a client: a sandbox that lives, or one whose token is in force."""
+    return client.id in parts.sandboxes.living or parts.in_force.clients.knows(client)
 
 
 def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None:
@@ -33,7 +38,7 @@ def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None
 def tunnel_is_unwanted(facts: TunnelFacts, parts: Parts) -> bool:
     """For a reload: whether an open tunnel's client, target or address would be refused now."""
     access = Access(facts.client, facts.target, Door.TUNNEL)
-    if not parts.in_force.clients.knows(facts.client):
+    if not is_known(facts.client, parts):
         return True
     if no_longer_allowed(access, facts.allow, parts) is not None:
         return True

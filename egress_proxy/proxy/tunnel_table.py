@@ -30,7 +30,7 @@ HTTPS_PORT = 443
 
 @dataclass(frozen=True, slots=True)
 class TunnelLimits:
-    """``per_client`` holds for clients with a token of their own; anonymous ones share ``in_all``."""
+    """``per_client``: for clients with a token of their own, and for sandboxes; others share ``in_all``."""
 
     in_all: int
     per_client: int

@@ -126,7 +126,7 @@ class Settings(_Table):
     connect_timeout: Seconds = 10
     resolver: Line = ""
     upstream_proxy: NotYet = None
-    attach: NotYet = ""
+    attach: UnixPath | None = None
     relay: Annotated[Literal["epoll", "loop"] | None, Field(description="epoll or loop")] = None
     client_token: SecretReference | None = None
     record_requests: Line = ""

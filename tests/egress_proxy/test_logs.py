@@ -24,6 +24,7 @@ from egress_proxy.core.events import (
     GrantEnded,
     Noticed,
     Reloaded,
+    SandboxChanged,
     ServiceChanged,
 )
 from egress_proxy.core.host import parse_authority
@@ -124,6 +125,7 @@ USUAL_ONES: list[Event] = [
     decided(),
     decided(Reason.NOT_LISTED),
     Reloaded("", 2),
+    SandboxChanged(Client("sandbox-1", "npm test"), "attached", 71),
     ServiceChanged("started", ""),
 ]
 MORE_ONES: list[Event] = [

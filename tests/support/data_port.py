@@ -13,14 +13,16 @@ import selectors
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from egress_proxy.core.access import InjectRoute
-from egress_proxy.core.events import Event, Faulted
+from egress_proxy.core.access import Client, InjectRoute
+from egress_proxy.core.events import EndCause, Event, Faulted
 from egress_proxy.core.grants import Limits
 from egress_proxy.core.host import Target, parse_authority
 from egress_proxy.core.policy import OnMiss, Policy, rule_index
@@ -28,6 +30,8 @@ from egress_proxy.core.rules import Ports, Rule, Suffix, parse_rule
 from egress_proxy.core.seams import Asker
 from egress_proxy.core.sni_policy import SniPolicy
 from egress_proxy.proxy.arrivals import Arrivals
+from egress_proxy.proxy.attach_socket import listen_attach
+from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
@@ -38,10 +42,12 @@ from egress_proxy.proxy.listener import Intake, listen_tcp
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.pipes import PipePool
 from egress_proxy.proxy.readiness import LoopReadiness
 from egress_proxy.proxy.recorder import Recorder
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
+from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.tunnel_table import TunnelLimits, TunnelTable
 from egress_proxy.proxy.upstream_pool import UpstreamPool
@@ -77,6 +83,7 @@ class EventLog:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.refusing: Callable[[Event], None] = lambda event: None
+        self.sandboxes = SandboxLedgers()  # hear of events as they do in the service
         self._events: list[Event] = []
 
     def __call__(self, *events: Event) -> None:
@@ -85,6 +92,7 @@ class EventLog:
         with self.changed:
             self._events.extend(events)
             self.changed.notify_all()
+        self.sandboxes.note(events)
 
     @property
     def all(self) -> list[Event]:
@@ -142,6 +150,7 @@ class Setup:
     relay: str = "loop"  # or "epoll", where the common CONNECT needs no task
     asker: Asker | None = None
     recorder: Recorder | None = None
+    attach: Path | None = None  # where sandboxes attach
 
     def policy(self) -> Policy:
         allowed = [*map(entry, self.allow), *(entry(text, private=True) for text in self.private)]
@@ -171,6 +180,8 @@ class DataPort:
         self.is_draining = False
         self.loop_errors: list[dict[str, Any]] = []
         self.arrivals: Arrivals | None = None
+        self.attachments: Attachments | None = None
+        self.own_listeners: Counter[Target] = Counter()
         self._expect_faults = expect_faults
         self._handed_out: list[socket.socket] = []
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -290,6 +301,7 @@ class DataPort:
             self._compose(names)
             listener = listen_tcp("127.0.0.1", 0)
             self.port = listener.getsockname()[1]
+            self.own_listeners[self.own] += 1
             self.table.start()
             async with asyncio.TaskGroup() as group:
                 self.intake = Intake(group, self._connection, self.log, self._open_elsewhere)
@@ -303,6 +315,8 @@ class DataPort:
                     )
                     self.intake.newcomer = self.arrivals.take
                 self.intake.listen(listener)
+                if self.setup.attach is not None:
+                    self._open_attach(self.setup.attach)
                 self._started.set_result(None)
                 await self._stopping.wait()
                 self.intake.stop_accepting()
@@ -310,6 +324,8 @@ class DataPort:
                     self.arrivals.close()
                 self.table.close_all()
                 self.intake.end_all()
+                if self.attachments is not None:
+                    self.attachments.close()
             self.pool.close_idle()
         if self._epoll is not None:
             self._epoll.close()
@@ -319,7 +335,7 @@ class DataPort:
         setup = self.setup
         in_force = InForce(setup.policy(), setup.clients, setup.credentials)
         self.grants = MemoryGrantStore(self.clock)
-        outbound = Outbound(names.resolve, lambda: [self.own], setup.connect_timeout_s, names.ready)
+        outbound = Outbound(names.resolve, lambda: self.own_listeners, setup.connect_timeout_s, names.ready)
         readiness = self._epoll or LoopReadiness(self.loop)
         pipes = PipePool() if setup.relay == "epoll" else None  # bulk is spliced, and copied with "loop"
         self.table = TunnelTable(self.loop, readiness, setup.tunnels, self.log, self.grants, pipes)
@@ -334,13 +350,26 @@ class DataPort:
             self.clock,
             setup.connections,
             setup.asker,
+            self.log.sandboxes,
         )
+
+    def _open_attach(self, path: Path) -> None:
+        self.attachments = Attachments(
+            self.parts, self.intake, self.own_listeners, self.port, self._end_client, lambda: self.is_draining
+        )
+        self.intake.listen(listen_attach(path), self.attachments.admit)
+
+    def _end_client(self, sandbox: Client) -> None:
+        self.intake.end_client(sandbox)
+        if self.arrivals is not None:
+            self.arrivals.end_client(sandbox)
+        self.table.close_where(lambda facts: facts.client == sandbox, EndCause.SANDBOX_ENDED)
 
     def _open_elsewhere(self) -> int:
         waiting = 0 if self.arrivals is None else len(self.arrivals)
         return waiting + self.table.count().open
 
-    def _connection(self, stream: SocketStream, peer: str) -> Connection:
+    def _connection(self, stream: SocketStream, peer: Peer) -> Connection:
         return Connection(self.parts, stream, peer, lambda: self.is_draining)
 
     def _note_leftovers(self) -> None:

@@ -159,6 +159,14 @@ class Service:
         self.signal(signal.SIGKILL)
         self.process.wait(DEFAULT_S)
 
+    @property
+    def attach_path(self) -> str:
+        """Where sandboxes attach; waits for the line that says so."""
+        path = self.stdout.wait_for_line("EGRESS_ATTACH=")
+        if path is None:
+            raise AssertionError(f"no attach socket was announced\n{self.stderr.text}")
+        return path
+
     # Talk on the data port.
 
     def open(self, timeout_s: float = DEFAULT_S) -> socket.socket:

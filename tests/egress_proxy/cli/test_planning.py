@@ -112,7 +112,7 @@ def test_a_reload_of_bad_settings_raises_one_line_and_returns_nothing(tmp_path: 
 
 
 def test_warnings_come_with_the_plan() -> None:
-    result = planned("--allow", "169.254.169.254", environ={"EGRESS_DENNY": "x"})
+    result = planned("--allow", "169.254.169.254", "--attach", "", environ={"EGRESS_DENNY": "x"})
     assert len(result.warnings) == 2
 
 

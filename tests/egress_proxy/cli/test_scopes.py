@@ -13,10 +13,17 @@ def clients(names: str) -> Loaded:
 
 
 def test_names_are_collected() -> None:
-    assert client_names(clients("build ci")) == {"build", "ci"}
+    assert client_names(clients("build ci sandbox-ci")) == {"build", "ci", "sandbox-ci"}
 
 
-@pytest.mark.parametrize(("names", "words"), [("anonymous", "cannot be anonymous"), ("a b a", "is taken")])
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("anonymous", "cannot be anonymous"),
+        ("a b a", "is taken"),
+        ("sandbox-7", "sandboxes get such names"),
+    ],
+)
 def test_a_name_that_tells_nobody_apart_is_refused(names: str, words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         client_names(clients(names))

@@ -13,6 +13,7 @@ from tests.support.byte_stream import connect, read_exactly
 from tests.support.http import read_head
 from tests.support.origins import EchoOrigin
 from tests.support.program import run_cli
+from tests.support.sandbox_caller import SandboxCaller
 from tests.support.service import Service
 from tests.support.service_answers import connect_request
 
@@ -72,13 +73,15 @@ def test_a_unix_socket_serves_is_private_and_goes_with_the_service(tmp_path: Pat
     assert not path.exists()
 
 
-def test_both_ports_accept_when_they_are_announced_and_nothing_else_is_said(start: Start) -> None:
+def test_all_ports_accept_when_they_are_announced_and_nothing_else_is_said(start: Start) -> None:
     service = start(Service("--allow", "ok.example", token="control-token"))
     for port in (service.proxy_port, service.control_port):
         connect(port).close()
+    SandboxCaller(service.attach_path).close()
     assert service.stdout.text.splitlines() == [
         f"EGRESS_PROXY_PORT={service.proxy_port}",
         f"EGRESS_CONTROL_PORT={service.control_port}",
+        f"EGRESS_ATTACH={service.attach_path}",
     ]
 
 

@@ -26,6 +26,7 @@ from egress_proxy.core.events import (
     GrantEnded,
     Noticed,
     Reloaded,
+    SandboxChanged,
     ServiceChanged,
     record_of,
 )
@@ -54,6 +55,7 @@ EXAMPLES: list[Event] = [
     GrantEnded("g1", "ok.example", "expired", 2),
     Reloaded("", 1),
     ControlRefused("127.0.0.1", "POST", "/allow", 401),
+    SandboxChanged(CLIENT, "attached", 71),
     Faulted("r1", "ValueError", "relay.py:12"),
     ServiceChanged("started", "0.1.0"),
 ]

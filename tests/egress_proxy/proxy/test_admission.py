@@ -23,11 +23,13 @@ from egress_proxy.proxy.admission import (
     take_room,
 )
 from egress_proxy.proxy.client_tokens import ClientTokens
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.vault.secret import Secret
 from tests.support.data_port import TUNNELS, DataPort, entry
 
 TARGET = parse_authority("ok.example:443")
 ACCESS = Access(Client(), TARGET, Door.TUNNEL)
+PEER = Peer("peer")
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def head(authority: str, *lines: str) -> bytes:
 def test_a_malformed_target_is_told_before_a_missing_token(port: DataPort) -> None:
     port.parts.in_force.clients = ClientTokens(Secret("tok"))
     for authority, reason in (("ok.example", Reason.MALFORMED), ("ok.example:443", Reason.CLIENT_UNKNOWN)):
-        answer = connect_access(parse_head(head(authority)), port.parts)
+        answer = connect_access(parse_head(head(authority)), PEER, port.parts)
         assert isinstance(answer, Deny)
         assert answer.reason is reason
 
@@ -52,15 +54,29 @@ def test_the_client_is_the_one_whose_token_came(port: DataPort) -> None:
     port.parts.in_force.clients = ClientTokens(own={"build": Secret("tok")})
     credential = base64.b64encode(b"me:tok").decode()
     access = connect_access(
-        parse_head(head("ok.example:443", f"Proxy-Authorization: Basic {credential}")), port.parts
+        parse_head(head("ok.example:443", f"Proxy-Authorization: Basic {credential}")), PEER, port.parts
     )
     assert access == Access(Client("build", "me"), TARGET, Door.TUNNEL)
+
+
+def test_what_comes_in_by_a_sandboxs_listener_is_its_whatever_token_it_shows(port: DataPort) -> None:
+    port.parts.in_force.clients = ClientTokens(own={"build": Secret("tok")})
+    sandbox = Client("sandbox-1", "npm test")
+    for line in ((), ("Proxy-Authorization: Bearer tok",), ("Proxy-Authorization: Bearer wrong",)):
+        access = connect_access(parse_head(head("ok.example:443", *line)), Peer("p", sandbox), port.parts)
+        assert access == Access(sandbox, TARGET, Door.TUNNEL)
+
+
+def test_a_refusal_that_came_before_the_target_was_read_still_names_the_sandbox() -> None:
+    sandbox = Client("sandbox-1")
+    refused = refused_event("r-1", Peer("p", sandbox), Deny(Reason.MALFORMED), None, None)
+    assert (refused.client, refused.peer) == (sandbox, "p")
 
 
 def test_the_plain_port_of_an_inject_rule_is_its_own_door(port: DataPort) -> None:
     port.parts.in_force.policy = Policy(routes=(InjectRoute("provider", parse_host("ok.example")),))
     for authority, door in (("ok.example:80", Door.CONNECT_INJECT), ("ok.example:443", Door.TUNNEL)):
-        access = connect_access(parse_head(head(authority)), port.parts)
+        access = connect_access(parse_head(head(authority)), PEER, port.parts)
         assert isinstance(access, Access)
         assert access.door is door
 
@@ -96,10 +112,8 @@ def test_what_stands_still_has_not_changed_and_a_lost_rule_has(port: DataPort) -
 
 
 def test_events_say_what_was_decided_and_cut_a_long_method() -> None:
-    allowed = allowed_event(
-        "r-1", "peer", ACCESS, Allow(TARGET, "ok.example", OptIn.NONE, "g-1"), "192.0.2.1"
-    )
+    allowed = allowed_event("r-1", PEER, ACCESS, Allow(TARGET, "ok.example", OptIn.NONE, "g-1"), "192.0.2.1")
     assert (allowed.verdict, allowed.status, allowed.grant) == ("allow", 200, "g-1")
     long = parse_head(b"A" * 400 + b" / HTTP/1.1\r\n\r\n")
-    refused = refused_event("r-1", "peer", Deny(Reason.METHOD_NOT_ALLOWED), long, None)
+    refused = refused_event("r-1", PEER, Deny(Reason.METHOD_NOT_ALLOWED), long, None)
     assert (refused.verdict, refused.status, refused.method) == ("deny", 405, "A" * METHOD_SHOWN)

@@ -28,6 +28,7 @@ from egress_proxy.core.policy import OnMiss, Policy
 from egress_proxy.core.policy import decide as sound
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.client_tokens import ClientTokens
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.rejudge import tunnel_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.vault.secret import Secret
@@ -679,7 +680,7 @@ def full_socket(port: DataPort, request: bytes) -> tuple[socket.socket, int]:
     while poll.poll(150):
         with contextlib.suppress(BlockingIOError):
             sent += pair.ours.send(bytes(65_536))
-    port.call(lambda: port.intake.serve(SocketStream(port.loop, pair.ours), "a full client"))
+    port.call(lambda: port.intake.serve(SocketStream(port.loop, pair.ours), Peer("a full client")))
     return pair.peer, sent
 
 

@@ -36,6 +36,7 @@ from egress_proxy.proxy.listener import (
     listen_tcp,
     listen_unix,
 )
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.stream import SocketStream
 from tests.conftest import Start
@@ -449,7 +450,7 @@ def test_a_client_that_is_ended_before_its_first_turn_keeps_no_descriptor(start:
     before = open_descriptors(os.getpid())
 
     def serve_and_end(sock: socket.socket) -> None:
-        port.intake.serve(SocketStream(port.loop, sock), "early")
+        port.intake.serve(SocketStream(port.loop, sock), Peer("early"))
         port.intake.end_all()
 
     pair = connected_pair()

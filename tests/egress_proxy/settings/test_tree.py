@@ -45,7 +45,6 @@ def test_an_unknown_key_inside_a_table_is_refused() -> None:
     [
         ({"on_miss": "hold"}, ("on_miss",)),
         ({"upstream_proxy": "http://proxy.example"}, ("upstream_proxy",)),
-        ({"attach": "/run/attach.sock"}, ("attach",)),
         ({"tls": {"intercept": True}}, ("tls", "intercept")),
         ({"inject": [{"name": "a", "host": "b", "placeholder": "x"}]}, ("inject", 0, "placeholder")),
         (
@@ -61,4 +60,4 @@ def test_what_is_not_available_yet_is_never_silently_accepted(
 
 
 def test_what_is_not_available_yet_may_be_switched_off() -> None:
-    Settings.model_validate({"attach": "", "tls": {"intercept": False}, "on_miss": "deny"})
+    Settings.model_validate({"tls": {"intercept": False}, "on_miss": "deny"})

@@ -1,0 +1,231 @@
+"""Builds a service from its plan, without the control API: the parts, the listeners, what drives tunnels.
+
+Nothing is decided and no setting is read here. Next: serve.py (the service with its control API),
+control_start.py (that), service.py (what runs then), plan.py (the values).
+"""
+
+import asyncio
+import socket
+import ssl
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from egress_proxy.cli.ask import MakeAsker
+from egress_proxy.cli.plan import AttachPlan, ServicePlan
+from egress_proxy.cli.service import Doors, MakeArrivals, Service
+from egress_proxy.core.access import Access
+from egress_proxy.core.decision import Decision
+from egress_proxy.core.events import Event
+from egress_proxy.core.host import Target
+from egress_proxy.core.policy import decide
+from egress_proxy.core.seams import Audit
+from egress_proxy.logs import decision_log
+from egress_proxy.proxy.attach_socket import listen_attach
+from egress_proxy.proxy.audit import AuditLog
+from egress_proxy.proxy.forward import Forwarder, ForwardLimits
+from egress_proxy.proxy.grant_store import MemoryGrantStore
+from egress_proxy.proxy.hosts_file import HostsFile
+from egress_proxy.proxy.listener import Intake, ListenError, listen_tcp, listen_unix
+from egress_proxy.proxy.name_cache import NameCache
+from egress_proxy.proxy.outbound import Outbound
+from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
+from egress_proxy.proxy.pipes import PipePool
+from egress_proxy.proxy.readiness import LoopReadiness
+from egress_proxy.proxy.recorder import Recorder
+from egress_proxy.proxy.resolver import DnsLookup, NameServer
+from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
+from egress_proxy.proxy.tunnel_table import Readiness, TunnelLimits, TunnelTable
+from egress_proxy.proxy.upstream_pool import UpstreamPool
+
+# How long a client may keep a connection without a request; servers wait 60 to 75 s.
+KEEP_ALIVE_S = 75.0
+
+
+class StartFailed(Exception):
+    """The service cannot start. The message says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A service that has not begun to accept. ``attach``: its attach socket's path; ``warnings``: lines
+    for the person who starts it."""
+
+    service: Service
+    doors: Doors
+    attach: Path | None
+    warnings: tuple[str, ...]
+
+
+@asynccontextmanager
+async def serving(plan: ServicePlan, make_asker: MakeAsker | None = None) -> AsyncIterator[Composed]:
+    """A service without control API that accepts, until the block ends. Signals are the caller's.
+
+    Raises StartFailed.
+    """
+    async with AsyncExitStack() as stack:
+        composed = await compose(plan, stack, make_asker)
+        accepts = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(composed.service.run(composed.doors, accepts.set, obey_signals=False))
+            await accepts.wait()
+            try:
+                yield composed
+            finally:
+                composed.service.stop()
+
+
+async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAsker | None = None) -> Composed:
+    """Everything is closed with ``stack``. Raises StartFailed."""
+    ledgers = SandboxLedgers()
+    audit, reopen = _open_audit(plan, ledgers, stack)
+    doors, warnings = _open_doors(plan, stack)
+    loop = asyncio.get_running_loop()
+    names = await stack.enter_async_context(NameCache(_lookup(plan), HostsFile(), loop.time))
+    in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
+    outbound = Outbound(
+        names.resolve, lambda: doors.own, plan.connect_timeout_s, names.ready, lambda: in_force.policy.deny
+    )
+    pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
+    readiness, make_arrivals = _driver(plan, stack)
+    limits = ForwardLimits(plan.limits.first_byte_timeout_s, plan.limits.idle_timeout_s)
+    grants = MemoryGrantStore(time.time)
+
+    def judge(access: Access) -> Decision:
+        return decide(access, in_force.policy, grants.snapshot(), time.time())
+
+    parts = Parts(
+        in_force=in_force,
+        grants=grants,
+        outbound=outbound,
+        tunnels=_tunnels(plan, readiness, audit, grants),
+        forwarder=Forwarder(pool, lambda: in_force.credentials, limits, _recorder(plan, stack)),
+        audit=audit,
+        now=time.time,
+        limits=ConnectionLimits(plan.limits.head_bytes, plan.limits.head_timeout_s, KEEP_ALIVE_S),
+        asker=None if make_asker is None else make_asker(grants, judge),
+        sandboxes=ledgers,
+    )
+    service = Service(parts, pool, plan.reload, reopen, plan.limits.drain_timeout_s, make_arrivals)
+    attach = plan.attach.path if plan.attach and doors.attach else None
+    return Composed(service, doors, attach, warnings)
+
+
+def _open_audit(
+    plan: ServicePlan, ledgers: SandboxLedgers, stack: AsyncExitStack
+) -> tuple[Audit, Service.Reopen]:
+    """The one sink that every part writes to, and what opens its file anew."""
+    show = decision_log(plan.verbosity, sys.stderr, time.time, color=plan.color)
+    living = ledgers.living
+
+    def show_all(*events: Event) -> None:
+        for event in events:
+            show(event)
+        if living:
+            ledgers.note(events)
+
+    if plan.audit is None:
+        return show_all, lambda: None
+    try:
+        log = AuditLog(plan.audit.path, plan.audit.on_error, time.time)
+    except OSError as error:
+        raise StartFailed(f"cannot open the audit log {plan.audit.path}: {words_of(error)}") from None
+    stack.callback(log.close)
+
+    def write(*events: Event) -> None:
+        show_all(*events)
+        log.write(*events)
+
+    return write, log.reopen
+
+
+def _open_doors(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Doors, tuple[str, ...]]:
+    try:
+        data = listen_tcp(str(plan.bind.address), plan.bind.port)
+        stack.callback(data.close)
+        listeners = [data]
+        if plan.unix_path is not None:
+            listeners.append(listen_unix(plan.unix_path))
+            stack.callback(plan.unix_path.unlink, missing_ok=True)
+            stack.callback(listeners[-1].close)
+        attach, warnings = _open_attach(plan.attach, stack)
+    except ListenError as error:
+        raise StartFailed(str(error)) from None
+    host, port = data.getsockname()[:2]
+    own = Counter([Target(ip_address(host), port)])
+    return Doors(tuple(listeners), port, own, attach), warnings
+
+
+def _open_attach(
+    plan: AttachPlan | None, stack: AsyncExitStack
+) -> tuple[socket.socket | None, tuple[str, ...]]:
+    """Raises ListenError for a path that somebody named; the default one may be another proxy's."""
+    if plan is None:
+        return None, ()
+    try:
+        attach = listen_attach(plan.path)
+    except ListenError as error:
+        if plan.is_named:
+            raise
+        return None, (f"sandboxes cannot attach: {error}; name a free path with --attach PATH",)
+    stack.callback(plan.path.unlink, missing_ok=True)
+    stack.callback(attach.close)
+    return attach, ()
+
+
+def _lookup(plan: ServicePlan) -> DnsLookup:
+    server = plan.resolver
+    return DnsLookup(None if server is None else NameServer(server.address, server.port))
+
+
+def _tunnels(plan: ServicePlan, readiness: Readiness, audit: Audit, grants: MemoryGrantStore) -> TunnelTable:
+    limits = plan.limits
+    tunnel_limits = TunnelLimits(
+        limits.tunnels,
+        limits.tunnels_per_client,
+        limits.idle_timeout_s,
+        limits.half_close_timeout_s,
+        limits.head_timeout_s,
+    )
+    pipes = PipePool() if sys.platform == "linux" else None
+    return TunnelTable(asyncio.get_running_loop(), readiness, tunnel_limits, audit, grants, pipes)
+
+
+def _driver(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Readiness, MakeArrivals]:
+    """What drives tunnels, and what serves new clients until they have one."""
+    loop = asyncio.get_running_loop()
+    if plan.relay == "loop" or (plan.relay is None and sys.platform != "linux"):
+        return LoopReadiness(loop), lambda *_: None
+    if sys.platform != "linux":
+        raise StartFailed("--relay epoll needs Linux; leave it out")
+    # These need Linux to be imported.
+    from egress_proxy.proxy.arrivals import Arrivals
+    from egress_proxy.proxy.epoll_readiness import EpollReadiness
+
+    epoll = EpollReadiness(loop)
+    stack.callback(epoll.close)
+
+    def make_arrivals(parts: Parts, intake: Intake, is_draining: Callable[[], bool]) -> Arrivals:
+        return Arrivals(parts, epoll, is_draining, intake.serve, intake.refuse_dial)
+
+    return epoll, make_arrivals
+
+
+def _recorder(plan: ServicePlan, stack: AsyncExitStack) -> Recorder | None:
+    if plan.record_path is None:
+        return None
+    try:
+        recorder = Recorder(plan.record_path, time.time)
+    except OSError as error:
+        raise StartFailed(f"cannot open {plan.record_path} for requests: {words_of(error)}") from None
+    stack.callback(recorder.close)
+    return recorder
+
+
+def words_of(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

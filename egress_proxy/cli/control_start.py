@@ -1,0 +1,58 @@
+"""Starts the control API beside a service. Imported only where there is one: it brings a web framework.
+
+It gets callables and no secret. Next: control_api/deps.py (what it is given), serve.py (who asks).
+"""
+
+import time
+from contextlib import AsyncExitStack
+from ipaddress import ip_address
+
+from control_api.deps import ControlDeps, Phase, ServiceStatus
+from control_api.server import ControlServer
+from egress_proxy import __version__
+from egress_proxy.cli.composition import Composed, StartFailed, words_of
+from egress_proxy.cli.plan import ControlPlan
+from egress_proxy.cli.service import Service
+from egress_proxy.cli.suffixes import suffix_of
+from egress_proxy.core.host import Target
+
+
+async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitStack) -> int:
+    """Its port, which is never dialled from now on. Raises StartFailed."""
+    parts, own, started_at = composed.service.parts, composed.doors.own, time.time()
+    listeners = list(own)  # those of sandboxes, which own gets too, are none of the service's
+    deps = ControlDeps(
+        is_token=plan.token.holds,
+        grants=parts.grants,
+        tunnels=parts.tunnels,
+        reload=composed.service.reload,
+        audit=parts.audit,
+        now=parts.now,
+        suffix_of=suffix_of,
+        own_listeners=lambda: own,
+        client_ids=lambda: (*parts.in_force.clients.own, *parts.sandboxes.living),
+        status=lambda: _status(composed.service, started_at, tuple(listeners)),
+    )
+    server = ControlServer(deps)
+    stack.push_async_callback(server.stop)
+    try:
+        port = await server.start(plan.port)
+    except OSError as error:
+        raise StartFailed(f"cannot listen on 127.0.0.1:{plan.port}: {words_of(error)}") from None
+    listeners.append(Target(ip_address("127.0.0.1"), port))
+    own[listeners[-1]] += 1
+    return port
+
+
+def _status(service: Service, started_at: float, listeners: tuple[Target, ...]) -> ServiceStatus:
+    policy = service.parts.in_force.policy
+    return ServiceStatus(
+        version=__version__,
+        started_at=started_at,
+        phase=Phase.DRAINING if service.is_draining else Phase.SERVING,
+        listeners=listeners,
+        on_miss=policy.on_miss,
+        allow_rules=sum(1 for _ in policy.allow),
+        deny_rules=sum(1 for _ in policy.deny),
+        inject_rules=len(policy.routes),
+    )
