@@ -41,6 +41,7 @@ MAY_REVEAL = {"egress_proxy/proxy/forward.py", "egress_proxy/vault/injection.py"
 MAY_USE_ENVIRON = {
     "egress_proxy/cli/hardening.py",  # takes it at start, as a mapping for settings, and wipes it
     "egress_proxy/sandbox/environment.py",
+    "egress_proxy/sandbox/outer.py",  # stands alone, and takes the named few along
     "egress_proxy/agent/variables.py",
 }
 # The outermost loops: each ends one command or one client, and goes on with the others.

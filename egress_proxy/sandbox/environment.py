@@ -1,9 +1,10 @@
 """The variables that send a process through the proxy, and the environment a confined child gets.
 
-Pure, standard library alone; os.environ comes in as a mapping. Allow-list, not block-list: what a
+Standard library alone; the environment comes in as a mapping. Allow-list, not block-list: what a
 child may see is named here, the rest stays behind. Next: cli/env.py (prints the variables).
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 
@@ -25,13 +26,20 @@ PROXY_NAMES = (
 )
 """Every variable that `proxy_variables` can set."""
 
-_INHERITED = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TERM|USER|LOGNAME|SHELL|TZ")
+INHERITED_NAMES = ("PATH", "HOME", "LANG", "LC_*", "TERM", "USER", "LOGNAME", "SHELL", "TZ")
+"""What a child gets of its parent's environment; `LC_*` is every name that begins so."""
+_INHERITED = re.compile("|".join(INHERITED_NAMES).replace("*", "[A-Z]+"))
 # Not even a declared extra: credentials, sockets of the session, and what makes a program load code.
 _NEVER = re.compile(
     r".*_(?:TOKEN|KEY|SECRET|PASSWORD)|STEERABLE_EGRESS_(?:SECRET|CONTROL_.*)"
     r"|SSH_AUTH_SOCK|DBUS_.*|XDG_RUNTIME_DIR|DISPLAY|WAYLAND_DISPLAY|DOCKER_HOST"
     r"|LD_.*|DYLD_.*|ENV|BASH_ENV|BASH_FUNC_.*|PYTHON.*|NODE_OPTIONS|GIT_SSH.*|GIT_CONFIG.*"
 )
+
+
+def host_environment() -> Mapping[str, str]:
+    """A copy of this process's own, for hosts that hand in none. The sandbox's only look at it."""
+    return dict(os.environ)
 
 
 def proxy_variables(proxy_url: str, *, confined: bool, loopback_direct: bool = False) -> dict[str, str]:

@@ -1,0 +1,96 @@
+"""The caller's end of an attach connection: says hello, keeps it for the sandbox's life, reads the report.
+
+Blocking, on one AF_UNIX socket, each wait with a limit. Next: core/attach.py (messages), confinement.py.
+"""
+
+import socket
+from types import TracebackType
+from typing import Self
+
+from egress_proxy.core.attach import (
+    LINE_LIMIT,
+    REPORT_LIMIT,
+    AttachError,
+    Hello,
+    Refused,
+    Report,
+    Welcome,
+    encode_hello,
+    parse_answer,
+    parse_report,
+)
+from egress_proxy.sandbox.spec import SandboxUnavailable
+
+# The proxy answers from its loop, between two tunnels' turns: a second would be long.
+ANSWER_TIMEOUT_S = 5.0
+
+
+class Attachment:
+    """One sandbox at the proxy. Closing it without `finish` ends the sandbox's egress as well."""
+
+    def __init__(self, path: str, label: str = "") -> None:
+        """Raises SandboxUnavailable when nobody answers there, or the answer is no."""
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.settimeout(ANSWER_TIMEOUT_S)
+        try:
+            self.welcome = self._greet(path, label)
+        except OSError as error:
+            self._sock.close()
+            raise _no_answer(path, error.strerror or str(error)) from None
+        except AttachError as error:
+            self._sock.close()
+            raise _no_answer(path, str(error)) from None
+        except SandboxUnavailable:
+            self._sock.close()
+            raise
+
+    def _greet(self, path: str, label: str) -> Welcome:
+        self._sock.connect(path)
+        self._sock.sendall(encode_hello(Hello(label)))
+        match parse_answer(_line(self._sock, LINE_LIMIT)):
+            case Welcome() as welcome:
+                return welcome
+            case Refused(error):
+                raise SandboxUnavailable(f"the proxy takes no sandbox: {error}")
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def finish(self) -> Report | None:
+        """End the sandbox at the proxy and read what it reached; None when the proxy is gone."""
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+            return parse_report(_line(self._sock, REPORT_LIMIT))
+        except (OSError, AttachError):
+            return None
+        finally:
+            self._sock.close()
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _line(sock: socket.socket, limit: int) -> bytes:
+    """Bytes up to the line end, without it. One message is under way at a time, so nothing follows it."""
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        if len(received) >= limit:
+            raise AttachError("the line is too long")
+        chunk = sock.recv(min(65_536, limit - len(received)))
+        if not chunk:
+            raise AttachError("the connection ended early")
+        received += chunk
+    return bytes(received)
+
+
+def _no_answer(path: str, why: str) -> SandboxUnavailable:
+    remedy = "start `egress-proxy serve`, which prints EGRESS_ATTACH=PATH"
+    return SandboxUnavailable(f"no proxy answers at {path}: {why.lower()}; {remedy}")

@@ -1,0 +1,208 @@
+"""The bwrap rung: the arguments of one sandbox, in the order in which bwrap carries them out.
+
+Looks at the file system and changes nothing. Next: bwrap_binary.py (which bwrap), launcher.py (what runs
+inside before the command), choose.py (whether it works here).
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+
+from egress_proxy.sandbox import landlock, seccomp
+from egress_proxy.sandbox.bwrap_binary import BwrapBinary
+from egress_proxy.sandbox.masks import masked_paths
+from egress_proxy.sandbox.plan import ARGS, CHANNEL, ERRORS, FILTER, LAUNCH, STATUS, SYNC, LaunchPlan, Recipe
+from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
+from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.spec import (
+    BACKENDS,
+    Dimension,
+    Egress,
+    Enforcement,
+    Gap,
+    NoNetwork,
+    OpenNetwork,
+    PortsOnly,
+    SandboxSpec,
+    SandboxUnavailable,
+    ThroughProxy,
+)
+
+NAME = BACKENDS[0]
+# Empty and the sandbox's own: other people's files, and the sockets of the session's daemons, are not there.
+OWN_FOLDERS = ("/tmp", "/var/tmp", "/run")  # noqa: S108  these are what is hidden
+# A network of its own leads nowhere, and the local servers of test suites work there.
+_NETWORKS: Mapping[type[Egress], seccomp.Network] = {
+    NoNetwork: seccomp.Network.OWN_NAMESPACE,
+    ThroughProxy: seccomp.Network.OWN_NAMESPACE,
+    PortsOnly: seccomp.Network.STREAMS,
+    OpenNetwork: seccomp.Network.OPEN,
+}
+_TCP_ABI = 4  # the first whose rules know ports
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
+
+
+def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> Recipe:
+    """How this sandbox is started. ``portable``: by somebody who may hand in any stdin, so that the inner
+    launcher is needed in any case: its Landlock rules keep a file from being reopened for writing."""
+    inner = portable or not isinstance(spec.egress, NoNetwork)
+    machine = os.uname().machine
+    program = seccomp.program(machine, _surroundings(spec)) if seccomp.supported(machine) else b""
+    streams = ("--sync-fd", SYNC) if isinstance(spec.egress, ThroughProxy) else ()
+    status = () if portable else ("--json-status-fd", STATUS)
+    # By bwrap and not by the launcher: it filters its first process as well, whose memory the command can write
+    # where no Landlock keeps it from that.
+    own_filter = ("--seccomp", FILTER) if program else ()
+    return Recipe(
+        backend=NAME,
+        words=(binary.path, "--args", ARGS, "--", *(_launcher_words(spec) if inner else ())),
+        args=(*_arguments(spec, binary), *streams, *status, *own_filter),
+        launch=_launch_plan(spec).encode() if inner else b"",
+        program=program,
+        attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,
+    )
+
+
+def _surroundings(spec: SandboxSpec) -> seccomp.Surroundings:
+    return seccomp.Surroundings(_NETWORKS[type(spec.egress)], own_ipc=True, own_pids=True)
+
+
+def _launcher_words(spec: SandboxSpec) -> tuple[str, ...]:
+    """An interpreter that looks nowhere but in its own tree: a workspace may hold a planted ctypes.py."""
+    channel = CHANNEL if isinstance(spec.egress, ThroughProxy) else "-1"
+    return (_interpreter(), "-I", "-S", "-B", _LAUNCHER, "inner", LAUNCH, channel, ERRORS, "--")
+
+
+def _interpreter() -> str:
+    return os.path.realpath(sys.executable)
+
+
+def _launch_plan(spec: SandboxSpec) -> LaunchPlan:
+    port = spec.egress.port if isinstance(spec.egress, ThroughProxy) else None
+    rules = landlock.inside_namespace(landlock.abi(), spec.roots, _ports(spec))
+    return LaunchPlan(port=port, landlock=rules)
+
+
+def _ports(spec: SandboxSpec) -> frozenset[int] | None:
+    return spec.egress.ports if isinstance(spec.egress, PortsOnly) else None
+
+
+def _arguments(spec: SandboxSpec, binary: BwrapBinary) -> tuple[str, ...]:
+    return (
+        *_system(),
+        *_namespaces(spec, binary),
+        *_own_folders(),
+        *_kept_visible(spec),
+        *_roots(spec),
+        *_masks(spec),
+        *_working_folder(spec),
+    )
+
+
+def _system() -> Iterator[str]:
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    # Its files belong to uid 0 and stay writable to root otherwise: core_pattern is code on the host.
+    yield from ("--ro-bind", "/proc/sys", "/proc/sys")
+
+
+def _namespaces(spec: SandboxSpec, binary: BwrapBinary) -> Iterator[str]:
+    yield from ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
+    if isinstance(spec.egress, NoNetwork | ThroughProxy):
+        yield "--unshare-net"
+    if binary.disables_userns:
+        yield "--disable-userns"
+    yield from ("--cap-drop", "ALL", "--die-with-parent")
+    if not spec.interactive:
+        yield "--new-session"
+
+
+def _own_folders() -> Iterator[str]:
+    for folder in OWN_FOLDERS:
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            yield from ("--tmpfs", folder)
+    # Where the name servers stand is often a file in /run; of use only where the network is the host's.
+    resolver = os.path.realpath("/etc/resolv.conf")
+    if is_hidden(resolver) and os.path.isfile(resolver):
+        yield from ("--ro-bind", resolver, resolver)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a path lies below a folder that the sandbox has its own of."""
+    return any(path.startswith(f"{folder}/") for folder in OWN_FOLDERS)
+
+
+def in_roots(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or is_below(path, root) for root in roots)
+
+
+def _kept_visible(spec: SandboxSpec) -> Iterator[str]:
+    for path in _shown_again(spec):
+        yield from ("--ro-bind", path, path)
+
+
+def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
+    """What is needed for the start and would be hidden: interpreter, launcher, the folder to start in."""
+    needed = [sys.base_prefix, _interpreter(), _LAUNCHER]
+    if spec.cwd is not None and not spec.cwd.startswith("/run/"):
+        needed.append(spec.cwd)
+    return tuple(path for path in needed if is_hidden(path) and not in_roots(path, spec.roots))
+
+
+def _roots(spec: SandboxSpec) -> Iterator[str]:
+    for root in spec.roots:
+        yield from ("--bind", root, root)
+    for root in spec.roots if spec.protect else ():
+        try:
+            protection = protected_in(root)
+        except ProtectionRefused as error:
+            raise SandboxUnavailable(str(error)) from None
+        # A folder that is a mount point cannot be renamed away with what is protected in it.
+        for folder in protection.mount_points:
+            yield from ("--bind", folder, folder)
+        for path in protection.read_only:
+            yield from ("--ro-bind", path, path)
+
+
+def _masks(spec: SandboxSpec) -> Iterator[str]:
+    shown = (*spec.roots, *_shown_again(spec))
+    for path in masked_paths(spec):
+        if is_hidden(path) and not in_roots(path, shown):
+            continue  # not there anyway
+        if os.path.isdir(path):
+            yield from ("--tmpfs", path, "--remount-ro", path)
+        elif os.path.exists(path):
+            yield from ("--ro-bind", "/dev/null", path)
+
+
+def _working_folder(spec: SandboxSpec) -> Iterator[str]:
+    """Unless one is named it is the caller's, or else what bwrap finds: the home folder, then `/`.
+
+    Raises SandboxUnavailable for a folder that the sandbox does not show.
+    """
+    if spec.cwd is None:
+        return
+    if spec.cwd.startswith("/run/") and not in_roots(spec.cwd, spec.roots):
+        raise SandboxUnavailable(
+            f"the working folder {spec.cwd} is not shown in the sandbox; start elsewhere"
+        )
+    yield from ("--chdir", spec.cwd)
+
+
+def bwrap_gaps(spec: SandboxSpec) -> tuple[Gap, ...]:
+    """Every dimension below full, for this policy (the bwrap column of the enforcement table)."""
+    partial = Enforcement.PARTIAL
+    gaps = []
+    if isinstance(spec.egress, PortsOnly | OpenNetwork):
+        what = (
+            "open:every-host" if isinstance(spec.egress, OpenNetwork) else "ports:any-host-on-a-listed-port"
+        )
+        gaps.append(Gap(Dimension.EGRESS, partial, f"egress.{what}"))
+        gaps.append(Gap(Dimension.INBOUND, partial, "bwrap.shared-network:listen"))
+    if isinstance(spec.egress, PortsOnly) and landlock.abi() < _TCP_ABI:
+        gaps.append(Gap(Dimension.EGRESS, partial, "landlock.abi<4:tcp"))
+    if not seccomp.supported(os.uname().machine):
+        gaps += (
+            Gap(dimension, partial, "seccomp.unsupported-machine")
+            for dimension in (Dimension.EGRESS, Dimension.IPC, Dimension.TERMINAL)
+        )
+    return tuple(gaps)

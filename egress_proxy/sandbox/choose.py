@@ -1,0 +1,141 @@
+"""Which rung confines this policy here: bwrap, then Landlock, then none. What was promised is never weakened.
+
+A rung counts only after its probe has run and held; verdicts are kept for the life of the process. Next:
+probe.py (the test), bwrap.py and landlock_rung.py (the rungs), confinement.py (starts the command).
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from egress_proxy.sandbox import bwrap, landlock_rung
+from egress_proxy.sandbox.bwrap_binary import BwrapBinary, NoBwrap, find_bwrap
+from egress_proxy.sandbox.landlock_rung import NoLandlock
+from egress_proxy.sandbox.plan import Recipe
+from egress_proxy.sandbox.probe import fault_of
+from egress_proxy.sandbox.spec import Enforcement, Gap, SandboxSpec, SandboxUnavailable, overall
+
+# What tools say where they may not work, and what helps there.
+_REMEDIES = (
+    (
+        r"setting up uid map|RTM_NEW(ADDR|LINK)",
+        "AppArmor keeps user namespaces from bwrap (Ubuntu 23.10 and later): give it a profile with `userns,`"
+        " such as bwrap-userns-restrict; inside a container allow user namespaces",
+    ),
+    (r"mount proc", "/proc is masked, as in a container: run it with an unmasked /proc"),
+    (
+        r"No permissions to create new namespace|Operation not permitted",
+        "user namespaces are refused here: by the container's seccomp profile, or by a sysctl such as"
+        " kernel.unprivileged_userns_clone=0",
+    ),
+    (r"nesting depth|max_.*_namespaces|ENOSPC", "raise user.max_user_namespaces"),
+    (r"pidfd_getfd", "the container's seccomp profile refuses pidfd_getfd: allow it"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A rung that has been seen to hold. ``gaps``: every dimension below full, for this policy."""
+
+    backend: str
+    gaps: tuple[Gap, ...]
+    recipe: Recipe
+
+    @property
+    def enforcement(self) -> Enforcement:
+        return overall(self.gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """``identity``: what a verdict depends on besides the shape of the policy."""
+
+    backend: str
+    identity: tuple[object, ...]
+    make: Callable[[SandboxSpec], Recipe]
+    gaps: Callable[[SandboxSpec], tuple[Gap, ...]]
+
+
+_verdicts: dict[tuple[object, ...], str] = {}
+
+
+def choose(
+    spec: SandboxSpec, search_path: str, *, backend: str | None = None, portable: bool = False
+) -> Chosen:
+    """The first rung that holds, or the one named by ``backend``. ``search_path``: PATH, for bwrap.
+
+    Raises SandboxUnavailable, whose message has each rung's own first line and the likely remedy.
+    """
+    _check_roots(spec.roots)
+    faults: dict[str, str] = {}
+    for candidate in _candidates(spec, search_path, backend, portable, faults):
+        fault = _fault(candidate, spec, portable)
+        if not fault:
+            return Chosen(candidate.backend, candidate.gaps(spec), candidate.make(spec))
+        faults[candidate.backend] = fault
+    raise SandboxUnavailable(_message(faults))
+
+
+def _check_roots(roots: Sequence[str]) -> None:
+    """A root was judged by its real path; a link that has come to stand there leads elsewhere."""
+    for root in roots:
+        if os.path.realpath(root) != root or not os.path.isdir(root):
+            raise SandboxUnavailable(f"writable root {root!r} is no longer the folder that was named")
+
+
+def forget_verdicts() -> None:
+    """After a runner has failed: what held before may not hold any more."""
+    _verdicts.clear()
+
+
+def _candidates(
+    spec: SandboxSpec, search_path: str, wanted: str | None, portable: bool, faults: dict[str, str]
+) -> Iterator[_Candidate]:
+    if wanted in (None, bwrap.NAME):
+        try:
+            yield _bwrap(find_bwrap(search_path, spec.roots), portable)
+        except NoBwrap as error:
+            faults[bwrap.NAME] = str(error)
+    if wanted in (None, landlock_rung.NAME):
+        try:
+            yield _landlock()
+        except NoLandlock as error:
+            faults[landlock_rung.NAME] = str(error)
+
+
+def _bwrap(binary: BwrapBinary, portable: bool) -> _Candidate:
+    return _Candidate(
+        bwrap.NAME,
+        (binary,),
+        lambda spec: bwrap.bwrap_recipe(spec, binary, portable=portable),
+        bwrap.bwrap_gaps,
+    )
+
+
+def _landlock() -> _Candidate:
+    rung = landlock_rung.find_landlock()
+    return _Candidate(
+        landlock_rung.NAME,
+        (rung,),
+        lambda spec: landlock_rung.landlock_recipe(spec, rung),
+        lambda spec: landlock_rung.landlock_gaps(spec, rung),
+    )
+
+
+def _fault(candidate: _Candidate, spec: SandboxSpec, portable: bool) -> str:
+    shape = (type(spec.egress), spec.interactive, portable)
+    key = (candidate.backend, candidate.identity, shape)
+    if key not in _verdicts:
+        _verdicts[key] = fault_of(candidate.make, spec, candidate.gaps(spec))
+    return _verdicts[key]
+
+
+def _message(faults: Mapping[str, str]) -> str:
+    reasons = "; ".join(
+        fault if fault.startswith(f"{backend}: ") else f"{backend}: {fault}"
+        for backend, fault in faults.items()
+    )
+    remedies = [remedy for pattern, remedy in _REMEDIES if re.search(pattern, reasons)]
+    hint = f" ({remedies[0]})" if remedies else ""
+    return f"the command cannot be confined here and is not run: {reasons}{hint}"

@@ -1,0 +1,252 @@
+"""What lies in a writable root and is obeyed outside the sandbox, and what must not be read in it.
+
+Looks at the file system and changes nothing: a name that is not there is not made; planted.py reports it when
+a command has made it. Next: bwrap.py and seatbelt.py (enforce it), planted.py (compares before and after).
+"""
+
+import contextlib
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from egress_proxy.sandbox.roots import is_below
+
+GIT_NAMES = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
+"""In a git folder: what makes git run programs, or look for the rest of this list elsewhere."""
+WORKTREE_NAMES = ("commondir", "gitdir", "config.worktree")
+"""In .git/worktrees/NAME, obeyed in a linked worktree wherever that is."""
+WORKSPACE_NAMES = (
+    ".envrc", ".mcp.json", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
+    ".claude", ".codex", ".agents", ".cursor", ".gemini",
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
+    ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".gitconfig", ".ripgreprc",
+)  # fmt: skip
+"""Anywhere: what editors, agents and shells obey when they open a folder, or a home that links to it. What a
+project runs by design (Makefile, package.json, conftest.py) cannot be told from work and is not here."""
+PROTECTED_NAMES = (*(f".git/{name}" for name in GIT_NAMES), *WORKSPACE_NAMES)
+"""Relative, at any depth. Not all of it: a `.git` that is a file, and repositories inside .git/modules."""
+REPORTED_NAMES = (".gitmodules", ".husky")
+"""Obeyed too, but changed by ordinary work (switching a branch, `npm install`): reported, not protected."""
+SECRET_NAMES = (
+    ".ssh", ".aws", ".gnupg", ".netrc", ".config/gh", ".config/gcloud", ".azure", ".kube", ".docker",
+    ".npmrc", ".pypirc", ".git-credentials", ".config/git/credentials", ".cargo/credentials",
+    ".cargo/credentials.toml", ".pgpass", ".vault-token", ".password-store", ".local/share/keyrings",
+)  # fmt: skip
+"""Relative to the home folder."""
+# Not .env.production and the like: frameworks keep them in the repository and build with them.
+_ENV_FILE = re.compile(r"\.env|\.env(?:\.[\w-]+)?\.local")
+
+DEPTH = 3  # where people and tools keep repositories in a workspace; deeper costs more than it finds
+ENTRIES_LIMIT = 50_000  # some 100 ms
+FOUND_LIMIT = 256  # mounts: each makes the next one dearer
+_NOT_ENTERED = frozenset({
+    "node_modules", "bower_components", "site-packages", ".venv", "venv", ".tox", ".nox", "__pycache__",
+    ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle", ".terraform",
+})  # fmt: skip
+_POINTER_LIMIT = 4096  # bytes of a `.git` file: one path
+
+
+class ProtectionRefused(ValueError):
+    """Something in a root cannot be protected and is too dangerous to leave. The message says what helps."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What was found in one root. ``complete``: False when a limit ended the search.
+
+    ``obeyed``: protected names, as they are spelt. ``reported``: names that are watched and no more.
+    """
+
+    root: str
+    obeyed: dict[str, None] = field(default_factory=dict)
+    reported: dict[str, None] = field(default_factory=dict)
+    env_files: list[str] = field(default_factory=list)
+    complete: bool = True
+    entries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What to mount, in this order: ``mount_points`` onto themselves, so that no folder is renamed away with
+    what is protected in it (`mv .git old; mkdir -p .git/hooks`), then ``read_only``.
+
+    ``links``: protected names that are symbolic links. Their targets in the root are protected, but nothing
+    can be mounted on a link: a command can put another one there. ``complete``: as in Scan.
+    """
+
+    mount_points: tuple[str, ...]
+    read_only: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPath:
+    """Something that must not be read, after symbolic links."""
+
+    path: str
+    is_dir: bool
+
+
+def protected_in(root: str, also: Sequence[str] = ()) -> Protection:
+    """``root`` is canonical. ``also``: further absolute paths, protected where they exist in it.
+
+    Raises ProtectionRefused for a `.git` that is a symbolic link: git would follow the next one anywhere.
+    """
+    found = scan(root)
+    obeyed = dict.fromkeys((*found.obeyed, *(path for path in also if is_below(path, root))))
+    links = tuple(path for path in obeyed if os.path.islink(path))
+    for path in links:
+        if os.path.basename(path) == ".git":
+            raise ProtectionRefused(
+                f"{path!r} is a symbolic link, which the command could replace: make it a file with a line"
+                " `gitdir: FOLDER`, or turn the protection of names off"
+            )
+    real = {os.path.realpath(path) for path in obeyed}
+    read_only = sorted(path for path in real if is_below(path, root) and os.path.exists(path))
+    mount_points = {folder for path in read_only for folder in _between(root, path)}
+    return Protection(tuple(sorted(mount_points)), tuple(read_only), links, found.complete)
+
+
+def env_files_in(root: str) -> tuple[str, ...]:
+    """`.env` files, after symbolic links; pipes too, as password stores make them."""
+    real = dict.fromkeys(map(os.path.realpath, scan(root).env_files))
+    return tuple(path for path in real if _is_secret_file(path))
+
+
+def secrets_below(home: str, names: Sequence[str] = SECRET_NAMES) -> tuple[SecretPath, ...]:
+    """The ones that exist, each once."""
+    real = dict.fromkeys(os.path.realpath(os.path.join(home, name)) for name in names)
+    return tuple(
+        SecretPath(path, os.path.isdir(path)) for path in real if os.path.isdir(path) or _is_secret_file(path)
+    )
+
+
+def _is_secret_file(path: str) -> bool:
+    """Not a device: people link such names to /dev/null."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
+    return False
+
+
+def _between(root: str, path: str) -> Iterator[str]:
+    folder = os.path.dirname(path)
+    while is_below(folder, root):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def scan(root: str) -> Scan:
+    """Breadth first, so that what lies near the root is found before a limit is reached; follows no link.
+
+    A folder that cannot be read is left out: nothing is obeyed there as long as that is so.
+    """
+    found = Scan(root)
+    for name in (".git", *WORKSPACE_NAMES):  # found here even among more entries than the limit
+        if os.path.lexists(f"{root}/{name}"):
+            _judge(root, name, found)
+    folders = deque([(root, 1)])
+    while folders and found.complete:
+        folder, depth = folders.popleft()
+        names = set()
+        for entry in _listed(folder, found):
+            names.add(entry.name)
+            _judge(folder, entry.name, found)
+            if depth < DEPTH and entry.is_dir(follow_symlinks=False) and _is_entered(entry.name):
+                folders.append((entry.path, depth + 1))
+        if {"HEAD", "objects", "refs"} <= names:
+            _git_folder(folder, found)  # git obeys a bare repository wherever it is started in one
+    return found
+
+
+def _is_entered(name: str) -> bool:
+    return name != ".git" and name not in _NOT_ENTERED and name not in WORKSPACE_NAMES
+
+
+def _listed(folder: str, found: Scan) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found.entries += 1
+                if found.entries > ENTRIES_LIMIT or len(found.obeyed) > FOUND_LIMIT:
+                    found.complete = False
+                    return
+                yield entry
+    except OSError:
+        return
+
+
+def _judge(folder: str, name: str, found: Scan) -> None:
+    path = f"{folder}/{name}"
+    match name.lower():  # there are file systems where .ENVRC is .envrc
+        case ".git" if os.path.isdir(path) and not os.path.islink(path):
+            _git_folder(path, found)
+        case ".git":
+            found.obeyed[path] = None
+            _pointed_folder(path, found)
+        case lower if lower in WORKSPACE_NAMES:
+            found.obeyed[path] = None
+        case lower if lower in REPORTED_NAMES:
+            found.reported[path] = None
+        case lower if _ENV_FILE.fullmatch(lower):
+            found.env_files.append(path)
+
+
+def _git_folder(folder: str, found: Scan) -> None:
+    """With the repositories in it: a submodule is named by its path (.git/modules/lib/json is one)."""
+    repositories = deque([folder])
+    while repositories:
+        repository = repositories.popleft()
+        _note(repository, GIT_NAMES, found)
+        for worktree in _folders(f"{repository}/worktrees", found):
+            _note(worktree, WORKTREE_NAMES, found)
+        places = deque([(f"{repository}/modules", 1)])
+        while places:
+            place, depth = places.popleft()
+            for module in _folders(place, found):
+                # Not by HEAD alone: a command could take it away for one run, and the protection with it.
+                if os.path.lexists(f"{module}/HEAD") or os.path.lexists(f"{module}/config"):
+                    repositories.append(module)
+                elif depth < DEPTH:
+                    places.append((module, depth + 1))
+
+
+def _note(folder: str, names: Sequence[str], found: Scan) -> None:
+    for name in names:
+        if os.path.lexists(f"{folder}/{name}"):
+            found.obeyed[f"{folder}/{name}"] = None
+
+
+def _folders(folder: str, found: Scan) -> Iterator[str]:
+    for entry in _listed(folder, found):
+        if entry.is_dir(follow_symlinks=False):
+            yield entry.path
+
+
+def _pointed_folder(path: str, found: Scan) -> None:
+    """A `.git` file names the git folder. Read only to protect more: it never opens anything outside."""
+    line = small_file(path, _POINTER_LIMIT)
+    if line is not None and line.startswith(b"gitdir: "):
+        target = os.path.join(os.path.dirname(path), os.fsdecode(line[8:].rstrip(b"\r\n")))
+        with contextlib.suppress(OSError, ValueError):  # a loop of links, a NUL
+            folder = os.path.realpath(target)
+            if is_below(folder, found.root):
+                _git_folder(folder, found)
+
+
+def small_file(path: str, limit: int) -> bytes | None:
+    """The first bytes of a regular file; None for all else. Never waits for a pipe, follows no link."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, limit) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
