@@ -6,6 +6,7 @@ No meaning here. Next: settings_flags.py (the flags of settings), main.py (runs 
 from collections.abc import Callable, Mapping
 
 from egress_proxy.cli.flag_parser import FlagParser
+from egress_proxy.cli.sandbox_arguments import run_parser
 from egress_proxy.cli.settings_flags import (
     add_config,
     add_credential_rule,
@@ -178,6 +179,8 @@ def grants_parser(prog: str) -> FlagParser:
 
 SUMMARIES: Mapping[str, str] = {
     "serve": "start the proxy",
+    "run": "run one command that has no way out but a proxy of its own",
+    "sandbox": "confine a process, or say how far that is possible here",
     "check": "what would be decided for one target, offline",
     "env": "the variables that send a client through the proxy",
     "allow": "let the running proxy's clients reach one more host",
@@ -189,6 +192,7 @@ SUMMARIES: Mapping[str, str] = {
 
 PARSERS: Mapping[str, Callable[[str], FlagParser]] = {
     "serve": serve_parser,
+    "run": run_parser,
     "check": check_parser,
     "env": env_parser,
     "allow": allow_parser,
@@ -197,6 +201,10 @@ PARSERS: Mapping[str, Callable[[str], FlagParser]] = {
     "classify": classify_parser,
     "config": config_parser,
 }
+
+
+TAKES_COMMAND = frozenset({"run"})
+"""Behind `--` there is a command line of somebody else's."""
 
 
 def _add_json(parser: FlagParser) -> None:

@@ -11,6 +11,12 @@ from typing import NoReturn
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 
 
+def split_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Flags, and the command line behind the first `--`, which is somebody else's."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
 class FlagParser(argparse.ArgumentParser):
     """``examples`` stand on top of --help, the usual shape of the command line below them."""
 

@@ -15,8 +15,9 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from egress_proxy import __version__
-from egress_proxy.cli.arguments import PARSERS, SUMMARIES
+from egress_proxy.cli.arguments import PARSERS, SUMMARIES, TAKES_COMMAND
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.flag_parser import split_command
 from egress_proxy.cli.hardening import environment_copy, harden_process, wipe_environment
 from egress_proxy.cli.output import say
 from egress_proxy.settings.origins import SettingsError
@@ -53,6 +54,8 @@ def _dispatch(words: list[str]) -> int:
         return ExitCode.OK
     if verb == "--version":
         return _print_version()
+    if verb == "sandbox":
+        return _sandbox(words[1:])
     if verb in PARSERS:
         return _run(verb, f"{_PROGRAM} {verb}", words[1:])
     if not verb:
@@ -62,10 +65,24 @@ def _dispatch(words: list[str]) -> int:
     raise VerbFailed(ExitCode.USAGE, f"{verb!r} is no verb{hint}; see {_PROGRAM} --help")
 
 
+def main_sandbox_module() -> int:
+    """`python -m egress_proxy.sandbox …`. Without -P or -I modules are looked for in the working folder."""
+    words, bare = sys.argv[1:], not sys.flags.safe_path
+    return _end_well(lambda: _sandbox(words, "python -m egress_proxy.sandbox", bare_module=bare))
+
+
+def _sandbox(words: list[str], program: str = f"{_PROGRAM} sandbox", *, bare_module: bool = False) -> int:
+    from egress_proxy.cli.sandbox_verb import sandbox
+
+    return sandbox(words, environment_copy(), program=program, bare_module=bare_module)
+
+
 def _run(verb: str, program: str, words: list[str]) -> int:
     if "--version" in words[:1]:
         return _print_version()
-    arguments = PARSERS[verb](program).parse(words)
+    flags, command = split_command(words) if verb in TAKES_COMMAND else (words, [])
+    arguments = PARSERS[verb](program).parse(flags)
+    arguments.command = command
     return _action(verb)(arguments)
 
 
@@ -75,6 +92,8 @@ def _action(verb: str) -> Callable[[argparse.Namespace], int]:
     match verb:
         case "serve":
             return _serve
+        case "run":
+            return _run_command
         case "check":
             from egress_proxy.cli.check import check
 
@@ -107,6 +126,13 @@ def _serve(arguments: argparse.Namespace) -> int:
     from egress_proxy.cli.serve import run
 
     return run(planned.plan)
+
+
+def _run_command(arguments: argparse.Namespace) -> int:
+    harden_process()
+    from egress_proxy.cli.run import run
+
+    return run(arguments, environment_copy())
 
 
 def _overview() -> str:

@@ -14,8 +14,11 @@ _CONFIG_HELP = (
     "settings file (default: $EGRESS_CONFIG, else $XDG_CONFIG_HOME/egress/egress.toml); "
     "never read from the working directory"
 )
-# What is no setting: it says where those are, or what to print.
-_OTHERS = frozenset({"config", "quiet", "verbose", "json", "host", "as_client", "action", "secrets"})
+# What is no setting: it says where those are, what to print, or how `run` confines.
+_OTHERS = frozenset({
+    "config", "quiet", "verbose", "json", "host", "as_client", "action", "secrets",
+    "command", "rw", "dangerously_rw", "mask", "no_mask", "backend", "ask",
+})  # fmt: skip
 
 
 def settings_given(arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -82,6 +85,12 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--listen-unix", metavar="PATH", help="a unix socket besides, mode 0600")
     group.add_argument(
+        "--attach",
+        metavar="PATH",
+        help="where sandboxes attach, '' for nowhere (default: $XDG_RUNTIME_DIR/egress-proxy/attach.sock, "
+        "else below the state folder); printed as EGRESS_ATTACH",
+    )
+    group.add_argument(
         "--client-token-env",
         metavar="VAR",
         help="variable that holds the token which clients must send in Proxy-Authorization",
@@ -110,8 +119,8 @@ def _add_connecting(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--on-miss", metavar="deny|hold", help="for an unlisted host; default: deny")
     group.add_argument("--hold-timeout", metavar="S", help="seconds a person has; default: 120")
-    for flag in ("--upstream-proxy", "--attach"):  # refused by settings/tree.py, in one line
-        group.add_argument(flag, help=argparse.SUPPRESS)
+    # Refused by settings/tree.py, in one line.
+    group.add_argument("--upstream-proxy", help=argparse.SUPPRESS)
 
 
 def _add_records(parser: argparse.ArgumentParser) -> None:

@@ -97,7 +97,7 @@ BAD = [
     Bad("--on-miss must be deny or hold", [*LISTED, "--on-miss", "ask"]),
     Bad("not available in this version", [*LISTED, "--on-miss", "hold"]),
     Bad("--upstream-proxy is not available in this version", [*LISTED, "--upstream-proxy", "http://p:1"]),
-    Bad("--attach is not available in this version", [*LISTED, "--attach", "/run/a.sock"]),
+    Bad("--attach is longer than", [*LISTED, "--attach", "/" + "a" * 200]),
     Bad("the settings file absent.toml does not exist", [*LISTED, "--config", "absent.toml"]),
     Bad("unreadable: Is a directory", [*LISTED, "--config", "/"]),
     # variables
@@ -263,7 +263,7 @@ def test_version_names_python_and_openssl() -> None:
 
 def test_a_good_start_warns_and_shows_no_secret() -> None:
     env = {**SECRETS, "EGRESS_DENNY": "x"}
-    argv = ["--allow", "169.254.169.254", *RULE, "--control-token-env", "TOK", "-q"]
+    argv = ["--allow", "169.254.169.254", *RULE, "--control-token-env", "TOK", "--attach", "", "-q"]
     with service(*argv, env=env, prints=2) as running:
         assert running.lines.keys() == {"EGRESS_PROXY_PORT", "EGRESS_CONTROL_PORT"}
         running.process.send_signal(signal.SIGTERM)

@@ -1,0 +1,177 @@
+"""`run -- COMMAND`: proxy, sandbox, environment and child in one, and at the end what came of it.
+
+A service of its own on ephemeral ports, which ends with the command. Next: composition.py (the service),
+sandbox_policy.py (the sandbox), run_child.py (the command), run_summary.py and run_failure.py (what is
+printed).
+"""
+
+import argparse
+import asyncio
+import functools
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from egress_proxy.cli.ask import MakeAsker, TerminalAsker
+from egress_proxy.cli.composition import Composed, StartFailed, serving, words_of
+from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.hardening import wipe_environment
+from egress_proxy.cli.output import say
+from egress_proxy.cli.plan import AttachPlan, ServicePlan
+from egress_proxy.cli.planning import command_of, plan_service
+from egress_proxy.cli.run_child import Ended, run_child
+from egress_proxy.cli.run_failure import hint_inside_a_sandbox, not_executed
+from egress_proxy.cli.run_streams import STDIN, fill_closed_streams
+from egress_proxy.cli.run_summary import summary
+from egress_proxy.cli.sandbox_policy import home_of, roots_of, working_folder
+from egress_proxy.core.policy import OnMiss
+from egress_proxy.logs import Verbosity, show_faults_of_others
+from egress_proxy.sandbox.choose import choose
+from egress_proxy.sandbox.confinement import Confinement, Finished
+from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
+
+# What env(1), nohup(1) and timeout(1) answer when it is their own fault.
+OUR_FAULT = 125
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is asked for. ``interactive``: the command gets our terminal, with its job control."""
+
+    command: tuple[str, ...]
+    spec: SandboxSpec
+    plan: ServicePlan
+    backend: str | None
+    quiet: bool
+    ask: bool
+
+
+def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """The command's own exit code, 128+n for signal n, 125 where we are at fault."""
+    if not arguments.command:
+        raise VerbFailed(ExitCode.USAGE, "name the command behind --, as in: run --allow example.com -- make")
+    fill_closed_streams()
+    _end_on_signals()
+    with tempfile.TemporaryDirectory(prefix="egress-run-") as folder:
+        order = _order(arguments, environ, Path(folder, "attach.sock"))
+        show_faults_of_others(order.plan.verbosity, sys.stderr, time.time)
+        try:
+            return asyncio.run(_run(order, environ))
+        except (StartFailed, SandboxUnavailable) as error:
+            reason = str(error)
+        except OSError as error:
+            reason = f"the command cannot be started: {words_of(error)}"
+    say(f"error: {reason}{hint_inside_a_sandbox(environ)}")
+    return OUR_FAULT
+
+
+def _end_on_signals() -> None:
+    """Until the command is there to hear of them: everything that was started is ended, as by Ctrl-C."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) has it ignored
+            signal.signal(number, end)
+
+
+def _order(arguments: argparse.Namespace, environ: Mapping[str, str], attach: Path) -> _Order:
+    roots = roots_of(arguments.rw, arguments.dangerously_rw, environ, "--dangerously-rw")
+    command = command_of(arguments)
+    flags = {**command.flags, "bind": "127.0.0.1:0", "attach": ""}
+    if not any(flags.get(name) for name in ("allow", "allow_private", "allow_shared")):
+        flags["allow_none"] = True  # as the default is: nothing is reached that is not listed
+    planned = plan_service(replace(command, flags=flags), environ, wipe_environment)
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    # A path that a settings file names is the service's: it may be running, and so may another `run`.
+    attached = AttachPlan(attach, is_named=True)
+    plan = replace(planned.plan, attach=attached, control=None, unix_path=None)
+    if not arguments.verbose:
+        plan = replace(plan, verbosity=Verbosity.QUIET)
+    spec = SandboxSpec(
+        roots,
+        cwd=working_folder(),
+        home=home_of(environ),
+        mask_secrets=not arguments.no_mask,
+        masks=tuple(map(os.path.abspath, arguments.mask)),
+        interactive=os.isatty(STDIN),
+    )
+    return _Order(tuple(arguments.command), spec, plan, arguments.backend, arguments.quiet, arguments.ask)
+
+
+async def _run(order: _Order, environ: Mapping[str, str]) -> int:
+    failed: SandboxUnavailable | OSError | None = None
+    async with AsyncExitStack() as stack:
+        make_asker = _asker(order.plan.hold_timeout_s, stack) if order.ask else None
+        composed = await stack.enter_async_context(serving(_plan(order), make_asker))
+        try:
+            return await _run_confined(order, composed, environ)
+        except (SandboxUnavailable, OSError) as error:
+            failed = error  # the service's task group would wrap it
+    raise failed
+
+
+async def _run_confined(order: _Order, composed: Composed, environ: Mapping[str, str]) -> int:
+    attach = str(composed.attach)
+    spec = replace(order.spec, egress=ThroughProxy(attach, composed.doors.port))
+    # In threads: they wait for answers of the proxy, which are given in this loop.
+    with await asyncio.to_thread(_confine, order, spec, environ) as confinement:
+        _let_nobody_attach(Path(attach))
+        ended = await run_child(confinement, interactive=spec.interactive)
+        finished = await asyncio.to_thread(confinement.finish, ended.code, ended.stderr_tail or b"")
+    return _tell(order, environ, confinement, ended, finished)
+
+
+def _let_nobody_attach(attach: Path) -> None:
+    """The one that may is there. Besides, if we are killed nothing is left behind."""
+    attach.unlink()
+    attach.parent.rmdir()
+
+
+def _tell(
+    order: _Order, environ: Mapping[str, str], confinement: Confinement, ended: Ended, finished: Finished
+) -> int:
+    outcome = finished.outcome
+    if outcome.runner_failure is not None:
+        say(f"error: the command was not run: {outcome.runner_failure}{hint_inside_a_sandbox(environ)}")
+        return OUR_FAULT
+    if outcome.exec_failure is not None:
+        say(f"error: {not_executed(outcome.exec_failure, order.command[0], confinement.backend, environ)}")
+    elif not order.quiet:
+        watched = ended.stderr_tail is not None
+        for line in summary(finished, confinement, order.spec.roots, watched_files=watched):
+            say(line)
+    return outcome.exit_code
+
+
+def _plan(order: _Order) -> ServicePlan:
+    if not order.ask:
+        return order.plan
+    parts = order.plan.parts
+    return replace(order.plan, parts=replace(parts, policy=replace(parts.policy, on_miss=OnMiss.HOLD)))
+
+
+def _asker(timeout_s: float, stack: AsyncExitStack) -> MakeAsker:
+    """Raises StartFailed where there is no terminal to ask at."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        raise StartFailed("--ask needs a terminal to ask at; without one name hosts with --allow") from None
+    stack.callback(os.close, terminal)
+    # In the background of the terminal a read fails then, and does not stop the proxy.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN, signal.SIGTTOU})
+    return functools.partial(TerminalAsker, terminal, timeout_s)
+
+
+def _confine(order: _Order, spec: SandboxSpec, environ: Mapping[str, str]) -> Confinement:
+    chosen = choose(spec, environ.get("PATH", os.defpath), backend=order.backend)
+    # The label is written to logs, so it is the program alone: arguments may be secrets.
+    return Confinement(chosen, spec, order.command, environ, order.command[0])

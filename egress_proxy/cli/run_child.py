@@ -1,0 +1,85 @@
+"""The confined command of `run` as a child: its start, the signals it is sent, how it ended.
+
+Runs in the proxy's own loop. Next: run.py (starts it), run_streams.py and run_terminal.py (what it reads and
+writes), sandbox/confinement.py (what is spawned), sandbox/delivery.py (signals).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from egress_proxy.cli.run_streams import STDERR, STDIN, CopiedStderr, given_stdin
+from egress_proxy.cli.run_terminal import kept_terminal
+from egress_proxy.sandbox.confinement import Confinement
+from egress_proxy.sandbox.delivery import deliver
+
+# A terminal sends these to the command and to us alike; anybody else only to us.
+_FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_AGAIN_S = 0.02  # bwrap takes some of it until there is a command
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """``code``: negative is a signal, as subprocess has it. ``stderr_tail``: None where it was not copied."""
+
+    code: int
+    stderr_tail: bytes | None
+
+
+async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
+    """Start the command, wait for its end. Raises OSError when it cannot be spawned."""
+    with contextlib.ExitStack() as stack:
+        if interactive:
+            stack.enter_context(kept_terminal(STDIN))
+        stdin = stack.enter_context(given_stdin())
+        stderr = None if os.isatty(STDERR) else stack.enter_context(CopiedStderr())
+        with _blocked((*_FORWARDED, *_FROM_TERMINAL)):
+            process = await asyncio.create_subprocess_exec(
+                *confinement.argv,
+                env=confinement.env,
+                pass_fds=confinement.pass_fds,
+                stdin=stdin,
+                stderr=None if stderr is None else stderr.child_end,
+            )
+        confinement.started()
+        if stderr is not None:
+            stderr.started()
+        with _forwarding(confinement.backend, process.pid, interactive=interactive):
+            code = await process.wait()
+        return Ended(code, None if stderr is None else await stderr.tail())
+
+
+@contextlib.contextmanager
+def _blocked(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+    """So is what is spawned. bwrap stays so, which else would die of what a terminal or timeout(1) sends to
+    the whole group, and take the command along; the launcher and the supervisor undo it for the command."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _forwarding(backend: str, pid: int, *, interactive: bool) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    is_running = True
+
+    def pass_on(number: signal.Signals) -> None:
+        if is_running and not deliver(backend, pid, number):
+            loop.call_later(_AGAIN_S, pass_on, number)
+
+    for number in (*_FORWARDED, *(() if interactive else _FROM_TERMINAL)):
+        loop.add_signal_handler(number, pass_on, number)
+    for number in _FROM_TERMINAL if interactive else ():
+        loop.add_signal_handler(number, lambda: None)
+    try:
+        yield
+    finally:
+        is_running = False
+        for number in (*_FORWARDED, *_FROM_TERMINAL):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,116 @@
+"""What `run` says when the command has ended: hosts, files, names it planted, and how well it was confined.
+
+Text only. Next: run.py (prints it), sandbox/denial.py (where it comes from).
+"""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+
+from egress_proxy.core.attach import HostDenial, HostUse, Report
+from egress_proxy.core.decision import Reason
+from egress_proxy.sandbox.confinement import Confinement, Finished
+from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.spec import Dimension, Gap
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_STEP = 1000
+_REMEDIES = {Reason.NOT_LISTED: "--allow", Reason.ADDRESS_NOT_PUBLIC: "--allow-private"}
+_WEB_PORTS = frozenset({80, 443})
+# What could have been done all the same, where a dimension is not full.
+_OPEN_TO_IT: Mapping[Dimension, str] = {
+    Dimension.WRITES: "files outside its folders",
+    Dimension.METADATA: "modes, owners and times of files outside its folders",
+    Dimension.EGRESS: "hosts that are not listed",
+    Dimension.INBOUND: "taking connections from outside",
+    Dimension.IPC: "sockets of other programs",
+    Dimension.SIGNALS: "signals to other programs",
+    Dimension.VISIBILITY: "a look at other programs",
+    Dimension.LIMITS: "limits and priorities of other programs",
+    Dimension.TMP: "temporary files of other programs",
+    Dimension.LIFETIME: "going on after the command",
+    Dimension.TERMINAL: "typing into the terminal",
+    Dimension.SECRETS: "keys and tokens in files",
+    Dimension.PROTECTED: "hooks and settings that git, editors and shells obey",
+    Dimension.IDENTITY: "passing for another client of the proxy",
+    Dimension.CONTROL: "the control API",
+}
+_Row = tuple[str, str, str, str]
+
+
+def summary(
+    finished: Finished, confinement: Confinement, roots: Iterable[str], *, watched_files: bool
+) -> Iterator[str]:
+    """Lines for stderr. ``watched_files``: whether stderr was ours to read for refused files."""
+    strength = f"confined by {confinement.backend}, enforcement {confinement.enforcement}"
+    yield f"egress-proxy run: exit {finished.outcome.exit_code}, {strength}"
+    yield from _table(_rows(finished, tuple(roots)))
+    report = finished.report or Report()
+    if report.dropped:
+        yield f"  and {report.dropped} destinations more"
+    if finished.egress_lost:
+        yield "  hosts are not known: the proxy was gone before the command had ended"
+    if not finished.outcome.planted.complete:
+        yield "  planted names are not known in full: a root has too many files"
+    if not watched_files:
+        yield "  refused files are not known: stderr is the terminal (pipe it to have them listed)"
+    yield from _table(map(_gap, confinement.gaps))
+
+
+def _rows(finished: Finished, roots: tuple[str, ...]) -> Iterator[_Row]:
+    report = finished.report or Report()
+    yield from map(_reached, report.reached)
+    yield from map(_refused, report.denied)
+    for path in finished.outcome.denied_writes:
+        yield ("refused", path, "write", _remedy_for_file(path, roots))
+    for path in finished.outcome.planted.paths:
+        yield ("planted", path, "new or changed", "look at it before a tool obeys it")
+
+
+def _reached(use: HostUse) -> _Row:
+    moved = f"{_size(use.bytes_out)} out, {_size(use.bytes_in)} in"
+    return ("reached", _target(use.host, use.port), f"{_counted(use.connections, 'connection')}, {moved}", "")
+
+
+def _refused(denial: HostDenial) -> _Row:
+    flag = _REMEDIES.get(Reason(denial.reason)) if denial.reason in set(Reason) else None
+    target = _target(denial.host, denial.port)
+    entry = target.rpartition(":")[0] if denial.port in _WEB_PORTS else target
+    what = f"{_counted(denial.times, 'time')}, {denial.reason}"
+    return ("refused", target, what, f"{flag} {entry}" if flag else "")
+
+
+def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
+    if any(path == root or is_below(path, root) for root in roots):
+        return "protected: git, an editor or a shell obeys it"
+    return f"--rw {shlex.quote(os.path.dirname(path))}"
+
+
+def _gap(gap: Gap) -> _Row:
+    return ("gap    ", gap.dimension, f"{gap.value}, {gap.reason}", f"not held: {_OPEN_TO_IT[gap.dimension]}")
+
+
+def _target(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _size(count: int) -> str:
+    """Three figures and a unit, as people say it."""
+    size, unit = float(count), 0
+    while size >= _STEP and unit < len(_UNITS) - 1:
+        size, unit = size / _STEP, unit + 1
+    return f"{count} B" if unit == 0 else f"{size:.3g} {_UNITS[unit]}"
+
+
+def _table(rows: Iterable[_Row]) -> Iterator[str]:
+    """Columns as wide as their widest cell, nothing behind the last."""
+    listed = list(rows)
+    widths = [max((len(row[column]) for row in listed), default=0) for column in range(3)]
+    for row in listed:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        hint = f"  {row[3]}" if row[3] else ""
+        yield f"  {'  '.join(cells)}{hint}".rstrip()

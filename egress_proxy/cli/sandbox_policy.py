@@ -1,0 +1,99 @@
+"""Flags to a SandboxSpec: roots resolved and judged, hosts parsed, the proxy asked for its port.
+
+Next: sandbox_verb.py and run.py (use it), sandbox/spec.py (the result).
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+
+from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.suffixes import suffix_of
+from egress_proxy.core.attach import default_path
+from egress_proxy.core.rules import RuleError
+from egress_proxy.sandbox.egress_choice import egress_of, through_proxy
+from egress_proxy.sandbox.host_list import Endpoint, read_host_list
+from egress_proxy.sandbox.roots import LIFTED_BY, RootRefused, canonical_roots, outermost
+from egress_proxy.sandbox.spec import Egress, NoNetwork, OpenNetwork, SandboxSpec
+
+ATTACH_VARIABLE = "EGRESS_ATTACH"
+
+
+def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> SandboxSpec:
+    """Raises VerbFailed; SandboxUnavailable when no proxy answers where one is named."""
+    return SandboxSpec(
+        roots=roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ),
+        egress=_egress(arguments, environ),
+        cwd=working_folder(),
+        home=home_of(environ),
+        mask_secrets=not arguments.no_mask,
+        masks=tuple(map(os.path.abspath, arguments.mask)),
+    )
+
+
+def roots_of(
+    usual: list[str], forced: list[str], environ: Mapping[str, str], lifted_by: str = LIFTED_BY
+) -> tuple[str, ...]:
+    """Both kinds of roots, in one list. Raises VerbFailed, which names the root; ``lifted_by``: the flag for
+    the second kind, as the verb spells it."""
+    attach = attach_path(environ)
+    own = () if attach is None else (os.path.dirname(attach),)
+    try:
+        return outermost(
+            (*canonical_roots(usual, protected_trees=own), *canonical_roots(forced, forced=True))
+        )
+    except RootRefused as error:
+        raise VerbFailed(ExitCode.USAGE, str(error).replace(LIFTED_BY, lifted_by)) from None
+
+
+def working_folder() -> str:
+    """Raises VerbFailed when it is gone."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise VerbFailed(
+            ExitCode.USAGE, f"the working folder cannot be used: {reason}; start in another"
+        ) from None
+
+
+def home_of(environ: Mapping[str, str]) -> str | None:
+    home = environ.get("HOME", "")
+    return home if os.path.isabs(home) else None
+
+
+def attach_path(environ: Mapping[str, str]) -> str | None:
+    """Where a running proxy is looked for that nobody named."""
+    return environ.get(ATTACH_VARIABLE) or default_path(environ)
+
+
+def _hosts(entries: list[str] | None) -> tuple[Endpoint, ...] | None:
+    """Raises VerbFailed, which names the entry."""
+    if entries is None:
+        return None
+    try:
+        return read_host_list(entries, suffix_of)
+    except RuleError as error:
+        raise VerbFailed(ExitCode.USAGE, f"{error} (--allow-host)") from None
+
+
+def _egress(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Egress:
+    hosts = _hosts(getattr(arguments, "allow_host", None))
+    chosen = [
+        flag
+        for flag, is_given in (
+            ("--no-network", arguments.no_network),
+            ("--proxy", arguments.proxy is not None),
+            ("--allow-host", hosts is not None),
+        )
+        if is_given
+    ]
+    if len(chosen) > 1:
+        raise VerbFailed(ExitCode.USAGE, f"{chosen[0]} and {chosen[1]} exclude one another; give one")
+    if arguments.no_network:
+        return NoNetwork()
+    if arguments.proxy == "":  # as "$EGRESS_ATTACH" is where nobody has set it
+        raise VerbFailed(ExitCode.USAGE, "--proxy is empty: name the path that `egress-proxy serve` prints")
+    if arguments.proxy is not None:
+        return through_proxy(arguments.proxy)
+    return OpenNetwork() if hosts is None else egress_of(hosts, attach_path(environ))
