@@ -12,7 +12,7 @@ from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary
 from egress_proxy.sandbox.masks import masked_paths
 from egress_proxy.sandbox.plan import ARGS, CHANNEL, ERRORS, FILTER, LAUNCH, STATUS, SYNC, LaunchPlan, Recipe
-from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
+from egress_proxy.sandbox.protected import Protection, ProtectionRefused, protected_in
 from egress_proxy.sandbox.roots import is_below
 from egress_proxy.sandbox.spec import (
     BACKENDS,
@@ -50,8 +50,8 @@ def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> R
     program = seccomp.program(machine, _surroundings(spec)) if seccomp.supported(machine) else b""
     streams = ("--sync-fd", SYNC) if isinstance(spec.egress, ThroughProxy) else ()
     status = () if portable else ("--json-status-fd", STATUS)
-    # By bwrap and not by the launcher: it filters its first process as well, whose memory the command can write
-    # where no Landlock keeps it from that.
+    # By bwrap and not by the launcher: that is bwrap's own first process too, whose memory the command may
+    # write where no Landlock keeps it from that.
     own_filter = ("--seccomp", FILTER) if program else ()
     return Recipe(
         backend=NAME,
@@ -59,6 +59,7 @@ def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> R
         args=(*_arguments(spec, binary), *streams, *status, *own_filter),
         launch=_launch_plan(spec).encode() if inner else b"",
         program=program,
+        roots=spec.roots,
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,
     )
 
@@ -151,16 +152,21 @@ def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
 def _roots(spec: SandboxSpec) -> Iterator[str]:
     for root in spec.roots:
         yield from ("--bind", root, root)
-    for root in spec.roots if spec.protect else ():
-        try:
-            protection = protected_in(root)
-        except ProtectionRefused as error:
-            raise SandboxUnavailable(str(error)) from None
+    for protection in _protections(spec):
         # A folder that is a mount point cannot be renamed away with what is protected in it.
         for folder in protection.mount_points:
             yield from ("--bind", folder, folder)
         for path in protection.read_only:
             yield from ("--ro-bind", path, path)
+
+
+def _protections(spec: SandboxSpec) -> Iterator[Protection]:
+    """Raises SandboxUnavailable for what cannot be protected and is too dangerous to leave."""
+    for root in spec.roots if spec.protect else ():
+        try:
+            yield protected_in(root, spec.protected)
+        except ProtectionRefused as error:
+            raise SandboxUnavailable(str(error)) from None
 
 
 def _masks(spec: SandboxSpec) -> Iterator[str]:
@@ -200,6 +206,11 @@ def bwrap_gaps(spec: SandboxSpec) -> tuple[Gap, ...]:
         gaps.append(Gap(Dimension.INBOUND, partial, "bwrap.shared-network:listen"))
     if isinstance(spec.egress, PortsOnly) and landlock.abi() < _TCP_ABI:
         gaps.append(Gap(Dimension.EGRESS, partial, "landlock.abi<4:tcp"))
+    protections = list(_protections(spec))
+    if any(protection.links for protection in protections):
+        gaps.append(Gap(Dimension.PROTECTED, partial, "bwrap.links:protected-names"))
+    if not all(protection.complete for protection in protections):
+        gaps.append(Gap(Dimension.PROTECTED, partial, "bwrap.large-root:protected-names"))
     if not seccomp.supported(os.uname().machine):
         gaps += (
             Gap(dimension, partial, "seccomp.unsupported-machine")

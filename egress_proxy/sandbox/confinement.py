@@ -21,7 +21,12 @@ from egress_proxy.sandbox.attach_client import Attachment
 from egress_proxy.sandbox.choose import Chosen, forget_verdicts
 from egress_proxy.sandbox.denial import Ended, Outcome, outcome
 from egress_proxy.sandbox.descriptors import Descriptors
-from egress_proxy.sandbox.environment import INHERITED_NAMES, child_environment, proxy_variables
+from egress_proxy.sandbox.environment import (
+    INHERITED_NAMES,
+    child_environment,
+    plain_messages,
+    proxy_variables,
+)
 from egress_proxy.sandbox.planted import Snapshot, planted, snapshot
 from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
 from egress_proxy.sandbox.spec import SandboxSpec, ThroughProxy
@@ -44,7 +49,7 @@ def portable_argv(
     """A command line that whoever spawns it needs no library for. ``variables``: set besides the proxy's."""
     words = chosen.recipe.on_command_line(
         (*INHERITED_NAMES, *spec.extras),
-        {**proxy_environment(spec), **variables},
+        {**proxy_environment(spec), "LC_MESSAGES": "C", **variables},
         encode_hello(Hello(label)),
         _WELCOME,
     )
@@ -77,7 +82,9 @@ class Confinement:
         self.backend, self.gaps, self.enforcement = chosen.backend, chosen.gaps, chosen.enforcement
         self._spec = spec
         self._before = snapshot(spec.roots) if spec.protect else Snapshot({}, complete=True)
-        self.env = child_environment(parent, proxy_environment(spec), spec.extras)
+        env = child_environment(parent, proxy_environment(spec), spec.extras)
+        # At a terminal nobody reads along.
+        self.env = env if spec.interactive else plain_messages(env)
         attach = chosen.recipe.attach
         self._attachment = None if attach is None else Attachment(attach, label or command[0])
         channel = None if self._attachment is None else self._attachment.fileno()

@@ -54,6 +54,16 @@ def proxy_variables(proxy_url: str, *, confined: bool, loopback_direct: bool = F
     return {**both, _NODE: "1", **({MARKER: "1"} if confined else {})}
 
 
+def plain_messages(environ: Mapping[str, str]) -> dict[str, str]:
+    """The same with error messages in the C locale: denials are read from them. Letters stay as they were.
+
+    LC_ALL would outweigh LC_MESSAGES, so it is spelt out as what it stands for.
+    """
+    values = {name: value for name, value in environ.items() if name != "LC_ALL"}
+    letters = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C.UTF-8"
+    return {**values, "LANG": letters, "LC_CTYPE": letters, "LC_MESSAGES": "C"}
+
+
 def without_proxy(environ: Mapping[str, str], proxy_url: str) -> dict[str, str]:
     """The inverse: the environment without what `proxy_variables` set, other proxies left alone."""
     ours = {

@@ -66,12 +66,14 @@ def landlock_recipe(spec: SandboxSpec, rung: Rung) -> Recipe:
         backend=NAME,
         words=(*words, LAUNCH, CHANNEL if through_proxy else "-1", ERRORS, "--"),
         launch=_plan(spec, rung).encode(),
+        roots=spec.roots,
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,
     )
 
 
 def _plan(spec: SandboxSpec, rung: Rung) -> LaunchPlan:
-    folder = f"/tmp/egress-sandbox-{secrets.token_hex(8)}"  # noqa: S108  nobody can guess it
+    # A name that nobody can guess, in a folder that others may write in; Landlock wants its real path.
+    folder = f"{os.path.realpath('/tmp')}/egress-sandbox-{secrets.token_hex(8)}"  # noqa: S108
     terminal = own_terminal() if spec.interactive else None
     rules = landlock.ruleset(rung.abi, spec.roots, folder, spec.egress, masked_paths(spec), terminal)
     around = seccomp.Surroundings(_NETWORKS[type(spec.egress)], own_ipc=False, own_pids=False)

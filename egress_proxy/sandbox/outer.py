@@ -8,6 +8,7 @@ Next: plan.py (Recipe), launcher.py (runs inside), descriptors.py (the same for 
 
 import _signal  # type: ignore[import-not-found]
 import _socket
+import errno
 import os
 import sys
 
@@ -27,6 +28,7 @@ class Instructions:
         self.words: list[bytes] = []
         self.args: list[bytes] = []
         self.contents = {b"@launch": b"", b"@filter": b""}
+        self.roots: list[bytes] = []
         self.kept: list[bytes] = []
         self.variables: dict[bytes, bytes] = {}
         self.attach: bytes | None = None
@@ -46,6 +48,8 @@ class Instructions:
                 self.contents[b"@launch"] = bytes.fromhex(value.decode())
             case b"program":
                 self.contents[b"@filter"] = bytes.fromhex(value.decode())
+            case b"root":
+                self.roots.append(value)
             case b"keep":
                 self.kept.append(value)
             case b"set":
@@ -79,6 +83,12 @@ def attach(path: bytes, recipe: Instructions) -> _socket.socket:
         raise ConnectionError(f"the proxy takes no sandbox: {line.decode('utf-8', 'replace').strip()}")
     connection.settimeout(None)
     return connection
+
+
+def check_root(root: bytes) -> None:
+    """bwrap follows a link that stands there by now. Between this and its start lie milliseconds."""
+    if os.path.realpath(root) != root or not os.path.isdir(root):
+        raise FileNotFoundError(errno.ENOENT, "it is no longer the folder that was named", root)
 
 
 def memory_file(content: bytes) -> int:
@@ -125,6 +135,9 @@ def main() -> None:
         raise ValueError("expected RECIPE_HEX -- COMMAND, and a recipe that begins with an absolute path")
     report.step = "parent"
     launcher.die_with(os.getppid(), _signal.SIGKILL)  # bwrap asks for the same, later on
+    report.step = "writable root"
+    for root in recipe.roots:
+        check_root(root)
     report.step = "attach socket"
     connection = None if recipe.attach is None else attach(recipe.attach, recipe)
     report.step = "descriptors"

@@ -107,6 +107,8 @@ class Recipe:
     launch: bytes = b""
     program: bytes = b""
     attach: str | None = None
+    roots: tuple[str, ...] = ()
+    """Folders that must still be what they were when the recipe was made, not a link to somewhere."""
     answer_ms: int = 10_000
     """How long the proxy may take to answer the hello."""
 
@@ -128,6 +130,7 @@ class Recipe:
         yield from (("word", word) for word in self.words)
         yield from (("arg", word) for word in self.args)
         yield from (("launch", self.launch.hex()), ("program", self.program.hex()))
+        yield from (("root", root) for root in self.roots)
         yield from (("keep", name) for name in kept)
         yield from (("set", f"{name}={value}") for name, value in variables.items())
         if self.attach is not None:

@@ -155,7 +155,8 @@ def scan(root: str) -> Scan:
         names = set()
         for entry in _listed(folder, found):
             names.add(entry.name)
-            _judge(folder, entry.name, found)
+            if entry.name.startswith("."):  # as every name does that is looked for
+                _judge(folder, entry.name, found)
             if depth < DEPTH and entry.is_dir(follow_symlinks=False) and _is_entered(entry.name):
                 folders.append((entry.path, depth + 1))
         if {"HEAD", "objects", "refs"} <= names:

@@ -7,7 +7,6 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-
 BACKENDS = ("bwrap", "landlock")
 """The rungs of Linux, the strongest first: bwrap.py, landlock_rung.py."""
 
@@ -106,11 +105,12 @@ Egress = NoNetwork | ThroughProxy | PortsOnly | OpenNetwork
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """The policy of one command. ``roots``, ``cwd``, ``home`` and ``masks`` are absolute.
+    """The policy of one command. All paths are absolute.
 
     ``roots``: as roots.py gives them, canonical. ``home``: the folder whose secret files are masked.
-    ``masks``: further paths that cannot be read. ``extras``: names of variables that the child may have
-    besides the harmless few. ``interactive``: the command gets the caller's terminal and job control.
+    ``masks``: further paths that cannot be read; ``protected``: further ones that stay read-only in a root.
+    ``extras``: names of variables that the child may have besides the harmless few. ``interactive``: the
+    command gets the caller's terminal and job control.
     """
 
     roots: tuple[str, ...]
@@ -120,5 +120,6 @@ class SandboxSpec:
     mask_secrets: bool = True
     masks: tuple[str, ...] = ()
     protect: bool = True
+    protected: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
     interactive: bool = False

@@ -46,7 +46,7 @@ def main() -> None:
     launcher.drop_capabilities()
     if plan.private_tmp is not None:
         report.step = "private folder"
-        os.mkdir(plan.private_tmp, 0o700)
+        make_private_folder(plan, plan.private_tmp)
     link, far_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
     supervisor = os.getpid()
     child = os.fork()
@@ -63,6 +63,14 @@ def main() -> None:
     if plan.private_tmp is not None:
         remove_folder(plan.private_tmp)
     end_alike(status)
+
+
+def make_private_folder(plan: launcher.Plan, named: bytes) -> None:
+    """Of this run alone: one command line may be started several times at once."""
+    folder = named + b"-%d" % os.getpid()
+    os.mkdir(folder, 0o700)
+    plan.private_tmp = folder
+    plan.paths = [(access, folder if path == named else path, must) for access, path, must in plan.paths]
 
 
 def watch_over_children() -> None:

@@ -1,4 +1,4 @@
-"""Measurements, no tests: they print and always exit 0. Each is a subcommand in a module of its own.
+"""Measurements, no tests: they print and exit 0, but for --check. Each is a subcommand of its own.
 
 Begin with __main__.py (the list of them), then the module that a name there stands for.
 """

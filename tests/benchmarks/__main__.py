@@ -1,4 +1,6 @@
-"""Measure something and print it: python -m tests.benchmarks NAME [--json FILE] [options of that one]
+"""Measure something and print it: python -m tests.benchmarks [NAME] [--json FILE] [options of that one]
+
+Without a name it is the network one.
 
 A benchmark is a module with ``run`` (report.py says what it returns), named in BENCHMARKS below and
 imported only when it is asked for, so that what one of them needs is no need of the others.
@@ -16,14 +18,18 @@ from tests.benchmarks.report import Benchmark
 
 BENCHMARKS = {
     "classifier": "tests.benchmarks.classifier.benchmark",
+    "network": "tests.benchmarks.network.benchmark",
+    "sandbox": "tests.benchmarks.sandbox.benchmark",
 }
+USUAL = "network"
 
 
 def main(argv: Sequence[str]) -> None:
+    named = argv[:1] and not argv[0].startswith("-")
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", add_help=False)
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
-    options, rest = parser.parse_known_args(argv)
+    options, rest = parser.parse_known_args(argv if named else [USUAL, *argv])
     benchmark = cast(Benchmark, importlib.import_module(BENCHMARKS[options.name]))
     report = benchmark.run(rest)
     print(report.text)

@@ -99,7 +99,8 @@ def test_both_ports_accept_once_the_control_line_is_read(
     service = start_service("--allow", origin.address, "--bind", f"127.0.0.1:{port}", token=TOKEN)
     for ready in (port, service.control_port):
         connect(ready).close()
-    assert service.stdout.text == f"EGRESS_PROXY_PORT={port}\nEGRESS_CONTROL_PORT={service.control_port}\n"
+    lines = [f"EGRESS_PROXY_PORT={port}", f"EGRESS_CONTROL_PORT={service.control_port}"]
+    assert service.stdout.text.splitlines() == [*lines, f"EGRESS_ATTACH={service.attach_path}"]
 
 
 def test_the_control_port_can_be_chosen(start_service: Callable[..., Service]) -> None:
@@ -111,7 +112,7 @@ def test_the_control_port_can_be_chosen(start_service: Callable[..., Service]) -
 
 def test_without_a_token_variable_there_is_no_control_line(start_service: Callable[..., Service]) -> None:
     service = start_service("--allow", "a.example", "--control-port", "0")
-    assert re.fullmatch(r"EGRESS_PROXY_PORT=\d+\n", service.stdout.text)
+    assert re.fullmatch(r"EGRESS_PROXY_PORT=\d+\nEGRESS_ATTACH=/.+\n", service.stdout.text)
 
 
 # Status lines, to the byte.

@@ -1,6 +1,6 @@
 """The README's shell blocks, run as they stand there, on a copy of the checkout.
 
-Only ports are replaced, so that the tour runs beside whatever uses the default ones.
+Only ports and the run-time folder are replaced, so that the tour runs beside whatever uses the default ones.
 """
 
 import os
@@ -9,6 +9,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,10 +48,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def environment(folder: Path, port: int) -> dict[str, str]:
+@pytest.fixture
+def runtime() -> Iterator[Path]:
+    """$XDG_RUNTIME_DIR: pytest's own paths may be too long for a socket's name."""
+    with tempfile.TemporaryDirectory(prefix="eg-") as folder:
+        yield Path(folder)
+
+
+def environment(folder: Path, port: int, runtime: Path) -> dict[str, str]:
     """A user's shell, with the package index of this machine, and the data port elsewhere."""
     index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_CERT_"))}
     clean = clean_environment(folder, {"EGRESS_BIND": f"127.0.0.1:{port}", **index})
+    clean["XDG_RUNTIME_DIR"] = str(runtime)
     del clean["PYTHONPATH"]  # what was installed is what must run
     return clean
 
@@ -67,11 +77,11 @@ def test_every_shell_block_is_run_by_a_test() -> None:
     assert blocks("sh", README) == [START, CHECKS, *blocks("sh", tour())]
 
 
-def test_the_start_command_installs_and_starts_the_service(checkout: Path) -> None:
+def test_the_start_command_installs_and_starts_the_service(checkout: Path, runtime: Path) -> None:
     service = subprocess.Popen(
         ["sh", "-c", f"exec {START}"],
         cwd=checkout,
-        env=environment(checkout, 0),
+        env=environment(checkout, 0, runtime),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -79,6 +89,7 @@ def test_the_start_command_installs_and_starts_the_service(checkout: Path) -> No
     with service:
         assert service.stdout is not None
         assert re.fullmatch(r"EGRESS_PROXY_PORT=\d+\n", service.stdout.readline())
+        assert service.stdout.readline() == f"EGRESS_ATTACH={runtime}/egress-proxy/attach.sock\n"
         service.send_signal(signal.SIGTERM)
         assert service.wait(10) == 0
 
@@ -88,15 +99,16 @@ def test_the_test_command_is_what_ci_runs() -> None:
     assert commands == [CHECKS.strip()]
 
 
-def test_the_tour_prints_what_it_says(checkout: Path) -> None:
+def test_the_tour_prints_what_it_says(checkout: Path, runtime: Path) -> None:
     data, control, web, provider = free_ports(4)
     text = tour()
     for shown, real in (("8899", data), ("8898", control), ("8000", web), ("8001", provider)):
         text = text.replace(shown, str(real))
+    text = text.replace("/run/user/1000", str(runtime))
     done = subprocess.run(
         ["bash", "-c", "\n".join(blocks("sh", text))],
         cwd=checkout,
-        env=environment(checkout, data),
+        env=environment(checkout, data, runtime),
         capture_output=True,
         text=True,
         timeout=INSTALL_S,

@@ -19,6 +19,7 @@ def test_other_names_are_an_attribute_error() -> None:
 
 
 def test_the_package_alone_loads_no_part() -> None:
-    script = "import egress_proxy.sandbox, sys; print([m for m in sys.modules if m.startswith('egress_proxy.sandbox.')])"
+    loaded = "[name for name in sys.modules if name.startswith('egress_proxy.sandbox.')]"
+    script = f"import egress_proxy.sandbox, sys; print({loaded})"
     done = subprocess.run((sys.executable, "-c", script), capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -70,7 +70,7 @@ def test_the_environment_is_a_list_of_what_may_be_in_it(backend: str) -> None:
     spec = replace(spec_for(), extras=("DECLARED",))
     end = run_confined(spec, ("/usr/bin/env",), backend=backend, environ=parent)
     names = {line.partition("=")[0] for line in end.stdout.splitlines()}
-    assert names - {"TMPDIR", "PWD"} == {"PATH", "LANG", "DECLARED"}
+    assert names - {"TMPDIR", "PWD"} == {"PATH", "LANG", "LC_CTYPE", "LC_MESSAGES", "DECLARED"}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -162,7 +162,7 @@ def test_a_portable_command_line_needs_nothing_but_a_spawn(backend: str, tmp_pat
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         names = {line.partition("=")[0] for line in done.stdout.splitlines()}
-        assert names - {"PWD", "TMPDIR"} == {"PATH", "LANG", "LC_TIME", "SET"}
+        assert names - {"PWD", "TMPDIR"} == {"PATH", "LANG", "LC_TIME", "LC_MESSAGES", "SET"}
         assert (root / "f").read_text() == "x\n"
 
 
@@ -185,3 +185,32 @@ def test_a_portable_command_line_is_refused_without_its_proxy(backend: str, tmp_
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith("sandbox-run: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_portable_command_line_works_several_times_at_once(backend: str) -> None:
+    argv = portable(
+        spec_for(), *shell("echo x > ${TMPDIR:-/tmp}/f && cat; cat ${TMPDIR:-/tmp}/f"), backend=backend
+    )
+    started = [
+        subprocess.Popen(argv, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate("hello\n")[0] for process in started] == ["hello\nx\n"] * 3
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_root_that_is_a_link_by_the_time_of_the_start_is_refused(backend: str, tmp_path: Path) -> None:
+    root, victim = tmp_path / "root", tmp_path / "victim"
+    root.mkdir()
+    victim.mkdir()
+    argv = portable(spec_for(root), *shell(f"echo x > {root}/planted"), backend=backend)
+    root.rmdir()
+    root.symlink_to(victim)
+    done = subprocess.run(argv, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    words = "sandbox-run: writable root: "
+    assert (done.returncode, done.stderr) == (
+        125,
+        f"{words}{root}: it is no longer the folder that was named\n",
+    )
+    assert not list(victim.iterdir())

@@ -8,6 +8,7 @@ from egress_proxy.sandbox.environment import (
     MARKER,
     PROXY_NAMES,
     child_environment,
+    plain_messages,
     proxy_variables,
     without_proxy,
 )
@@ -104,3 +105,23 @@ def test_whatever_the_parent_has_only_our_proxy_variables_reach_a_child(
     proxy = proxy_variables(URL, confined=confined)
     child = child_environment(parent, proxy)
     assert {name: value for name, value in child.items() if name in PROXY_NAMES} == proxy
+
+
+@pytest.mark.parametrize(
+    ("given", "letters"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LANG": "de_DE.UTF-8"}, "de_DE.UTF-8"),
+        ({"LANG": "de_DE.UTF-8", "LC_CTYPE": "C.UTF-8"}, "C.UTF-8"),
+        ({"LANG": "C", "LC_ALL": "de_DE.UTF-8", "LC_CTYPE": "C"}, "de_DE.UTF-8"),
+    ],
+)
+def test_messages_are_in_the_c_locale_and_letters_stay(given: dict[str, str], letters: str) -> None:
+    plain = plain_messages({**given, "LC_TIME": "fr_FR", "PATH": "/bin"})
+    assert plain == {
+        "LANG": letters,
+        "LC_CTYPE": letters,
+        "LC_MESSAGES": "C",
+        "LC_TIME": "fr_FR",
+        "PATH": "/bin",
+    }

@@ -381,8 +381,8 @@ def test_the_numbers_of_system_calls_are_the_kernels() -> None:
         number = str(getattr(launcher, f"SYS_{name.upper()}"))
         assert kernel[name] == [number, number]
     assert kernel["seccomp"] == [str(launcher.SYS_SECCOMP[machine]) for machine in ("x86_64", "aarch64")]
-    for number, name in ((connects.SYS_PIDFD_OPEN, "pidfd_open"), (connects.SYS_PIDFD_GETFD, "pidfd_getfd")):
-        assert kernel[name] == [str(number)] * 2
+    for call, name in ((connects.SYS_PIDFD_OPEN, "pidfd_open"), (connects.SYS_PIDFD_GETFD, "pidfd_getfd")):
+        assert kernel[name] == [str(call)] * 2
 
 
 def test_the_scripts_import_little() -> None:

@@ -155,6 +155,7 @@ OUTSIDE = [
     ("touch: cannot touch `/opt/x': Read-only file system", "/opt/x"),
     ("/ww/x: Read-only file system", "/ww/x"),
     ("sh: 1: can't create /opt/don't: Read-only file system", "/opt/don't"),
+    ("sh: 1: can't create /opt/x': Read-only file system", "/opt/x'"),
 ]
 
 
