@@ -22,6 +22,8 @@ missing_packages() {
         command -v "${tool%:*}" >/dev/null || printf '%s ' "${tool#*:}"
     done
     find_python || printf 'python3 python3-venv '
+    # Sandboxes are tried as an ordinary user too, who cannot enter a Python below a closed home.
+    [ -x /usr/bin/python3 ] || [ -x /usr/local/bin/python3 ] || printf 'python3 '
 }
 
 install_packages() {

@@ -19,6 +19,8 @@ else:  # run as a script, isolated: the path holds the standard library alone
     import launcher  # type: ignore[import-not-found,no-redef]
 
 LINE_LIMIT = 4096  # core/attach.py
+S_IFMT, S_IFREG = 0o170000, 0o100000  # inode(7)
+STDIN_LIMIT = 256 << 20  # bytes: it is memory
 
 
 class Instructions:
@@ -91,6 +93,32 @@ def check_root(root: bytes) -> None:
         raise FileNotFoundError(errno.ENOENT, "it is no longer the folder that was named", root)
 
 
+def settle_streams() -> None:
+    """A stream that is closed would be the number of something of ours. A file on stdin is given as a copy:
+    it could be opened anew by /proc/self/fd/0, to write, or its mode be changed."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free: this one.
+            os.set_inheritable(os.open("/dev/null", os.O_RDWR), True)
+    status = os.fstat(0)
+    if status.st_mode & S_IFMT == S_IFREG:
+        copy_stdin(status.st_size)
+
+
+def copy_stdin(size: int) -> None:
+    start = os.lseek(0, 0, os.SEEK_CUR)
+    if size - start > STDIN_LIMIT:
+        raise OSError(errno.EFBIG, "a file this large is not copied: pipe it, as in cat FILE | COMMAND")
+    copy = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    while os.sendfile(copy, 0, None, STDIN_LIMIT):
+        pass
+    os.lseek(copy, 0, os.SEEK_SET)
+    os.dup2(copy, 0)
+    os.close(copy)
+
+
 def memory_file(content: bytes) -> int:
     descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
     with open(descriptor, "wb", closefd=False) as stream:
@@ -127,6 +155,8 @@ def environment(recipe: Instructions) -> dict[bytes, bytes]:
 
 def main() -> None:
     sys.excepthook = report = launcher.Report(-1)
+    report.step = "standard input"
+    settle_streams()
     report.step = "recipe"
     dashes = sys.argv.index("--")
     recipe = Instructions(bytes.fromhex("".join(sys.argv[1:dashes])))

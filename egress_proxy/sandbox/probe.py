@@ -25,8 +25,6 @@ from egress_proxy.sandbox.spec import Dimension, Gap, SandboxSpec, ThroughProxy
 
 TIMEOUT_S = 5.0
 """All of a probe. A tool that hangs is a tool that cannot confine."""
-# Any number will do: it is a port in the canary's own network, or one that is never bound.
-_PROXY_PORT = 18_899
 _CANARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.py")
 # What the canary tries, and the dimension that must be full for it to fail.
 _MUST_FAIL: Mapping[str, Dimension] = {
@@ -81,7 +79,7 @@ class _Ground:
     def arguments(self, proxy_port: int | None) -> tuple[str, ...]:
         return (
             str(self.outside),
-            pwd.getpwuid(os.geteuid()).pw_dir,
+            _home(),
             str(self.tcp.getsockname()[1]),
             str(self.udp.getsockname()[1]),
             self.unix_path,
@@ -114,7 +112,8 @@ def _victim(marker: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Ground) -> str:
-    proxy_port = _PROXY_PORT if isinstance(spec.egress, ThroughProxy) else None
+    # Any number will do: it is a port in the canary's own network, or one that is never bound.
+    proxy_port = secrets.choice(range(20_000, 30_000)) if isinstance(spec.egress, ThroughProxy) else None
     stand_in = replace(spec, roots=(str(ground.root),), cwd=str(ground.root), home=None, masks=())
     if proxy_port is not None:
         stand_in = replace(stand_in, egress=ThroughProxy("", proxy_port))
@@ -147,6 +146,14 @@ def _spawn(opened: Descriptors, arguments: tuple[str, ...]) -> subprocess.Popen[
         env={"PATH": os.defpath},
         start_new_session=True,
     )
+
+
+def _home() -> str:
+    """A place outside that we could write to ourselves. In containers the user may have no entry."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

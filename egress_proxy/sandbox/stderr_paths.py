@@ -19,7 +19,7 @@ _LINKS_LIMIT = 40  # as the kernel, path_resolution(7)
 
 # A rename or removal of a mount point, which is what protects the names in it.
 _BUSY = "device or resource busy"
-_QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|`([^'`]+)[`']""")
+_QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|`([^'`]+)[`']|\u2018([^\u2019]+)\u2019""")
 _ABSOLUTE = re.compile(r"(?:^|(?<=[\s(=]))/.*")
 
 

@@ -257,3 +257,48 @@ def test_it_ends_with_its_parent() -> None:
         parent.kill()
         parent.wait()
         eventually(lambda: launches.is_gone(number), what="the process to end")
+
+
+def test_a_file_on_stdin_is_given_as_a_copy_from_where_it_stands(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"read already\n" + b"the rest\n" * 100_000)
+    victim.chmod(0o644)
+    script = """
+import os
+os.fchmod(0, 0o600)
+open('/proc/self/fd/0', 'r+b', 0).write(b'x')
+print(len(os.read(0, 1 << 22)))
+"""
+    with victim.open("rb", buffering=0) as stdin:
+        stdin.read(13)
+        words = portable(Recipe("x", (*PYTHON, "-c", script)), "x")
+        done = subprocess.run(words, env={}, stdin=stdin, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("900000\n", "")
+    assert victim.read_bytes().startswith(b"read already\nthe rest\n")
+    assert victim.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_file_too_large_to_copy_is_refused_with_what_helps(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(outer.STDIN_LIMIT + 1)
+    with large.open("rb") as stdin:
+        words = portable(Recipe("x", SHOW), "x")
+        done = subprocess.run(words, env={}, stdin=stdin, capture_output=True, text=True, check=False)
+    assert_refused(done, "pipe it, as in cat FILE | COMMAND")
+
+
+@pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_stream_is_nobody_elses_number(stream: str, tmp_path: Path) -> None:
+    kept = tmp_path / "said"
+    look = f"""
+import os
+said = chr(10).join(os.readlink(f'/proc/self/fd/{{n}}') for n in range(3))
+open({str(kept)!r}, 'w').write(said)
+"""
+    words = portable(Recipe("x", (*PYTHON, "-c", look)), "x")
+    script = f'exec "$@" {stream}'
+    subprocess.run(("/bin/sh", "-c", script, "sh", *words), stdin=subprocess.DEVNULL, check=True)
+    places = kept.read_text().splitlines()
+    closed = {int(word[0]) for word in stream.split()}
+    assert [place == "/dev/null" for place in places] == [n in closed or n == 0 for n in range(3)]

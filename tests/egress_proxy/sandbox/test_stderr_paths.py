@@ -17,6 +17,12 @@ SEATBELT = Dialect(("operation not permitted",), ambiguous=True, by_name=True)
 PYTHON = shlex.quote(sys.executable)
 
 
+def test_the_quotes_of_a_wider_locale_are_quotes() -> None:
+    """GNU tools write them where the locale has them, whatever its language."""
+    line = "mkdir: cannot create directory \u2018/out/a b\u2019: Read-only file system"
+    assert denied_paths(line, ROFS, Bounds(("/root",), "/root")) == ("/out/a b",)
+
+
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A folder beside the root, with a file, a folder and a repository in it."""
