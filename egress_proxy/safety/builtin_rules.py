@@ -1,13 +1,15 @@
 """All built-in rules, in the order in which they are reported, and those for lines not read whole.
 
-Data only. Next: rules_files.py, rules_git.py, rules_access.py, rules_system.py, rules_windows.py.
+Data only. Next: rules_files.py, rules_git.py, rules_stores.py, rules_access.py, rules_system.py,
+rules_windows.py.
 """
 
 from egress_proxy.safety.pattern import Rule, View
 from egress_proxy.safety.rule_parts import rule
 from egress_proxy.safety.rules_access import ACCESS_RULES
 from egress_proxy.safety.rules_files import FILE_RULES
-from egress_proxy.safety.rules_git import GIT_RULES, STORE_RULES
+from egress_proxy.safety.rules_git import GIT_RULES
+from egress_proxy.safety.rules_stores import STORE_RULES
 from egress_proxy.safety.rules_system import SYSTEM_RULES
 from egress_proxy.safety.rules_windows import WINDOWS_RULES
 

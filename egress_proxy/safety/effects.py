@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from egress_proxy.safety.quoting import path_of
+from egress_proxy.safety.sed_script import Write, parts_of, sed_scripts
 from egress_proxy.safety.values import UNKNOWN, Content, Memory, Origin, Word, names
 
 # Names that a pattern in command position is tried against.
@@ -45,11 +46,20 @@ _SQL = {
     "bq": (),
     "influx": ("-execute",),
     "sqlite3": (),
+    "redis-cli": (),
+    "valkey-cli": (),
 }
-_SQL_TEXT = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_MAX_STATEMENTS = 128
+# An open text or comment goes on to the end: tried at each place, it would take quadratic time.
+_SQL_TEXT = re.compile(r"'(?:[^']|'')*(?:'|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _COPIERS = frozenset({"cp", "mv", "install", "ln", "rsync", "gcp", "gmv"})
 _OUTPUT = {"-o", "--output", "-O", "--output-document", "-of"}
-_DUMPERS = frozenset({"printenv", "env"})
+# Program -> options whose value is a file that is written.
+_OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
+    "find": ("-fprint", "-fprintf", "-fls", "-fprint0"),
+    "openssl": ("-out",),
+    **dict.fromkeys(("gcc", "cc", "clang", "ld", "sort"), ("-o", "--output")),
+}
 _REMOTE = re.compile(r"^[\w.@-]+:(?!//)")
 
 
@@ -70,13 +80,23 @@ def effects_of(program: str, words: Sequence[Word], stdin: Content, memory: Memo
 def _statements(program: str, texts: Sequence[str], stdin: Content) -> Iterator[str]:
     """What a data store is told, without strings and comments, which only mention."""
     flags, kind = _SQL[program], "sqlite" if program == "sqlite3" else "sql"
-    given = [text for index, text in enumerate(texts) if not flags or (index and texts[index - 1] in flags)]
+    given = [
+        text for index, text in enumerate(texts) if not flags or (index and _ends_in(texts[index - 1], flags))
+    ]
     given += [text.partition("=")[2] for text in texts if text.startswith(flags or "=") and "=" in text]
     given += [text[2:] for text in texts if text.startswith(("-c", "-e")) and len(text) > 2 and flags]
     if stdin.text and stdin.is_known:
         given.append(stdin.text)
-    for text in given:
+    if len(given) > _MAX_STATEMENTS:
+        yield "run unknown"
+    for text in given[:_MAX_STATEMENTS]:
         yield f"{kind} {' '.join(_SQL_TEXT.sub('', text).split())}"
+
+
+def _ends_in(text: str, flags: Sequence[str]) -> bool:
+    """The flag, or a bundle of short ones that ends in it: `-tAc`."""
+    is_bundle = 2 < len(text) < 8 and text[0] == "-" and text[1:].isalpha()
+    return text in flags or (is_bundle and f"-{text[-1]}" in flags)
 
 
 def unpacks_download(program: str, words: Sequence[Word], stdin: Content, memory: Memory) -> bool:
@@ -133,10 +153,22 @@ def writes_of(program: str, words: Sequence[Word], stdin: Content) -> Iterator[t
     match program:
         case "tee" | "sponge":
             yield from ((path, stdin) for path in operands)
-        case "dd":
+        case "dd" | "dcfldd" | "dc3dd":
             yield from ((text[3:], stdin) for text in texts if text.startswith("of="))
         case "sed" | "perl" | "gsed" if any(re.match(r"-\w*i|--in-place", text) for text in texts):
             yield from ((path, Content(UNKNOWN)) for path in operands[1:])
+        case "sed" | "gsed":
+            for script in sed_scripts(texts):
+                yield from (
+                    (part.path, Content(UNKNOWN)) for part in parts_of(script) if isinstance(part, Write)
+                )
+        case "patch" | "ed" | "ex" | "red":
+            yield from ((path, Content(UNKNOWN)) for path in operands)
+        case _ if program in _OUTPUT_OPTIONS:
+            yield from ((path, Content(UNKNOWN)) for path in _after(texts, _OUTPUT_OPTIONS[program]))
+        case "qemu-img" | "bmaptool":
+            yield from ((path.removeprefix("of="), Content(UNKNOWN)) for path in operands[-1:])
+            yield from ((text[3:], Content(UNKNOWN)) for text in texts if text.startswith("of="))
         case "truncate" | "shred" | "wipefs" | "blkdiscard" | "fallocate":
             yield from ((path, Content(UNKNOWN)) for path in operands)
         case "mkfifo" | "mknod":  # the other end is usually a connection
@@ -145,6 +177,12 @@ def writes_of(program: str, words: Sequence[Word], stdin: Content) -> Iterator[t
             yield from ((path, Content(UNKNOWN, Origin.DOWNLOAD)) for path in _saved(program, texts))
         case _ if program in _COPIERS:
             yield from _copied(texts, operands)
+
+
+def _after(texts: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    for index, text in enumerate(texts[:-1]):
+        if text in options:
+            yield texts[index + 1]
 
 
 def _saved(program: str, texts: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from egress_proxy.safety import filters, searches
 from egress_proxy.safety.effects import READERS, RISKY, effects_of, is_secret, unpacks_download, writes_of
-from egress_proxy.safety.foreign import shell_texts
+from egress_proxy.safety.foreign import runs_decoded, shell_texts
 from egress_proxy.safety.inner import (
     Code,
     Inner,
@@ -35,6 +35,8 @@ from egress_proxy.safety.values import (
 )
 from egress_proxy.safety.wrappers import unwrap
 
+_MAX_DEFERRED = 16  # texts of `trap`
+_MAX_READ = 32  # files of one `cat`
 _MAX_PATTERN = 32  # fnmatch takes time that grows with the square of a pattern
 _SOCKETS = ("/dev/tcp/", "/dev/udp/")
 # Names that an archive gives to what is meant to be run; `./configure && make` is everyday work.
@@ -52,6 +54,7 @@ class Executor:
         self._level = 0
         self._text_level = 0
         self._calling: set[str] = set()
+        self._deferred: list[Inner] = []
 
     def execute(self, words: list[Word], stdin: Content, redirects: Sequence[Redirect] = ()) -> Content:
         """Returns what goes down the pipe."""
@@ -87,7 +90,9 @@ class Executor:
         effects += [effect for inner in inners for effect in self._running(inner, stdin)]
         self._reading.note(Command(tuple(words), tuple(effects), self._memory.folder))
         printed = self._printed(program, words, stdin)
-        for inner in inners:
+        if program == "trap":
+            self._deferred += inners
+        for inner in inners if program != "trap" else ():
             printed = self._follow(inner, stdin, printed)
         self._remember(program, words[1:], stdin)
         if words[0].text in self._reading.functions:
@@ -98,8 +103,9 @@ class Executor:
         """`/bin/r?`: what a pattern in the place of the name could find."""
         name = words[0].text
         pattern = name.rpartition("/")[2]
-        if len(pattern) <= _MAX_PATTERN and any(mark in pattern for mark in "*?["):
-            for program in RISKY:
+        is_elsewhere = "/" in name or self._memory.folder != "."  # here, there are files of the project
+        if is_elsewhere and len(pattern) <= _MAX_PATTERN and any(mark in pattern for mark in "*?["):
+            for program in sorted(RISKY):
                 if fnmatch.fnmatchcase(program, pattern):
                     return [Word(program), *words[1:]]
         return words
@@ -107,6 +113,8 @@ class Executor:
     def _inners(self, program: str, words: list[Word], stdin: Content) -> Iterator[Inner]:
         if program == "find":
             return searches.found_by(words[1:])
+        if program == "parallel":
+            return searches.in_parallel(words[1:], stdin)
         if program == "xargs":
             return searches.fed_by(words[1:], stdin)
         if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
@@ -127,7 +135,10 @@ class Executor:
             yield "run download"
         if isinstance(inner, Script) and self._memory.is_unpacked and _FROM_ARCHIVE.search(inner.path):
             yield "run unpacked"
-        if Origin.DECODED in content.origin and not content.is_known:
+        is_foreign = not isinstance(inner, Words) and inner.language != "sh"
+        if (Origin.DECODED in content.origin and not content.is_known) or (
+            is_foreign and runs_decoded(content.text)
+        ):
             yield "run decoded"
         is_blank = content.text.strip(" " + UNKNOWN) == ""
         if isinstance(inner, Code) and is_blank and content.text and not content.origin:
@@ -175,11 +186,32 @@ class Executor:
         if arguments:
             self._memory.arguments = tuple(arguments)
         printed = PRINTED
-        for text in [content.text] if language == "sh" else shell_texts(content.text, language):
+        limits, folder = set(self._reading.limits), self._memory.folder
+        for text in (
+            [content.text] if language == "sh" else shell_texts(content.text, language, self._give_up)
+        ):
             printed = self._read(text, stdin)
+        if language != "sh":
+            self._memory.folder = folder
+        if language != "sh" and Limit.BROKEN not in limits:
+            self._reading.limits.discard(Limit.BROKEN)  # it may have been no shell's text at all
         self._memory.arguments = before
         self._text_level -= 1
         return printed if language == "sh" else PRINTED
+
+    def finish(self) -> None:
+        """What `trap` keeps for the end."""
+        if len(self._deferred) > _MAX_DEFERRED:
+            self._give_up()
+        for inner in self._deferred[:_MAX_DEFERRED]:
+            self._follow(inner, EMPTY, PRINTED)
+
+    def _give_up(self) -> None:
+        self._reading.limits.add(Limit.MANY)
+
+    def run_text(self, content: Content) -> None:
+        """A text that some program will give to a shell."""
+        self._run_text(content, "sh", (), EMPTY)
 
     def _expanded(self, words: list[Word], stdin: Content) -> Content:
         """An alias is text, put in the place of the name."""
@@ -205,7 +237,10 @@ class Executor:
         if program == "cat" and len(words) > 1:
             paths = [word.text for word in words[1:] if not word.text.startswith("-")]
             if paths:
-                return sum((self.file_content(path_of(p, self._memory.folder)) for p in paths), EMPTY)
+                read = sum(
+                    (self.file_content(path_of(p, self._memory.folder)) for p in paths[:_MAX_READ]), EMPTY
+                )
+                return Content(self._memory.counted(read.text), read.origin)
         if program in _QUIET:
             return EMPTY
         content = filters.printed(program, words[1:], stdin)

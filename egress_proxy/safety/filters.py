@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from egress_proxy.safety.quoting import ansi
 from egress_proxy.safety.values import EMPTY, PRINTED, UNKNOWN, Content, Origin, Word, names
 
-MAX_TEXT = 64 * 1024  # `yes | head` and repeated doubling end here
+_MAX_SCRIPT = 500  # characters of a sed program: its pattern takes quadratic time
+MAX_TEXT = 32 * 1024  # `yes | head` and repeated doubling end here
 
 DOWNLOADERS = names(
     "curl wget fetch http https httpie aria2c lynx w3m links elinks xh curlie nc ncat netcat telnet "
@@ -77,12 +78,17 @@ def _printf(texts: Sequence[str], _stdin: Content) -> str | None:
         arguments = arguments[1:]
 
     def fill(found: re.Match[str]) -> str:
-        return "%" if found[2] else (arguments.pop(0) if arguments else "")
+        if found[2]:
+            return "%"
+        argument = arguments.pop() if arguments else ""
+        return ansi(argument) if found[1] == "b" else argument
 
-    parts = [_FORMAT.sub(fill, ansi(template))]
-    while arguments and _FORMAT.search(template) and len(parts) < 32:
-        parts.append(_FORMAT.sub(fill, ansi(template)))
-    return "".join(parts)
+    arguments.reverse()
+    template = ansi(template)
+    text = _FORMAT.sub(fill, template)
+    while arguments and _FORMAT.search(template) and len(text) < MAX_TEXT:
+        text += _FORMAT.sub(fill, template)
+    return text
 
 
 def _cat(texts: Sequence[str], stdin: Content) -> str | None:
@@ -134,7 +140,8 @@ def _rev(_texts: Sequence[str], stdin: Content) -> str | None:
 
 def _sed(texts: Sequence[str], stdin: Content) -> str | None:
     scripts = [text for text in texts if not text.startswith("-")]
-    found = _SUBSTITUTE.fullmatch(scripts[0]) if len(scripts) == 1 and stdin.is_known else None
+    is_read = len(scripts) == 1 and len(scripts[0]) <= _MAX_SCRIPT and stdin.is_known
+    found = _SUBSTITUTE.fullmatch(scripts[0]) if is_read else None
     if found is None or re.search(r"[\\.*\[^$]", found[2]):
         return None
     return stdin.text.replace(found[2], found[3], -1 if "g" in found[4] else 1)
@@ -152,17 +159,18 @@ def _which(texts: Sequence[str], _stdin: Content) -> str | None:
 
 def _found_names(texts: Sequence[str], _stdin: Content) -> str:
     """Files below what is named, by a name that nobody gives one."""
-    roots = []
+    roots: list[str] = []
     for text in texts:
-        if text.startswith(("-", "(", "!")):
+        if text.startswith(("(", "!")) or (text.startswith("-") and roots):
             break
-        roots.append(text)
+        if not text.startswith("-"):
+            roots.append(text)
     is_filtered = any(
         text.startswith(("-name", "-iname", "-path", "-regex", "-mtime", "-size")) for text in texts
     )
     if is_filtered or not roots:
         return "\n".join(f"{root.rstrip('/')}/found.file" for root in roots or ["."])
-    return "\n".join(f"{root.rstrip('/')}/*" for root in roots)
+    return "\n".join(root if root.endswith("*") else f"{root.rstrip('/')}/*" for root in roots)
 
 
 def _git(texts: Sequence[str], _stdin: Content) -> str | None:

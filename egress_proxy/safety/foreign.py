@@ -1,85 +1,262 @@
 """Shell commands inside programs of other languages: `os.system("…")`, backquotes, rmtree.
 
-Looks for well-known calls, parses no language. Next: execution.py (who calls).
+Looks for well-known calls and for the strings among what they are given; parses no language. Next:
+foreign_calls.py (names), foreign_tokens.py (text to tokens), execution.py (who calls).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-_MAX_FOUND = 32
-_STRING = r"""(?:[rbfu]{0,2}"((?:[^"\\]|\\.)*)"|[rbfu]{0,2}'((?:[^'\\]|\\.)*)'|`((?:[^`\\]|\\.)*)`)"""
-_CALL = re.compile(
-    r"\b(?:system|popen[234]?|exec[vl]?p?e?|execSync|execFileSync|execFile|spawnSync|spawn|shell_exec|passthru|"
-    r"proc_open|run|call|check_call|check_output|Popen|getoutput|getstatusoutput|do shell script|qx|"
-    r"IO\.popen|os\.execute|startfile|create_subprocess_shell|Command)\b[\s(]*" + _STRING
+from egress_proxy.safety.editor_commands import bang_texts
+from egress_proxy.safety.foreign_arguments import Gathering
+from egress_proxy.safety.foreign_calls import (
+    CALLS,
+    EVALUATORS,
+    FINDERS,
+    FOLDERS,
+    LISP_CALLS,
+    LISP_REMOVERS,
+    REMOVERS,
+    UNLINKERS,
+    WRITERS,
 )
-_LIST = re.compile(
-    r"\b(?:run|call|check_call|check_output|Popen|spawnSync|spawn|execFileSync|execFile|execvp?|system|exec)\s*"
-    r"\(?\s*(?:"
-    + _STRING
-    + r"\s*,\s*)?[\[(]((?:\s*"
-    + _STRING.replace("(", "(?:").replace("(?:?:", "(?:")
-    + r"\s*,?)+)[\])]"
+from egress_proxy.safety.foreign_tokens import MAX_TOKENS, Kind, Token, tokens_of
+from egress_proxy.safety.make_rules import MAX_LINES, recipes, scheduled
+
+_MAX_FOUND = 64
+_MAX_ARGUMENT_TOKENS = 64
+_MAX_READ = 6_000  # tokens, of all calls together
+_MAX_LEVELS = 3  # a text in a text: exec("exec(…)")
+_COMMANDS = {"args", "argv", "command", "cmd"}  # keywords whose value is part of a command
+_STATEMENT_ENDS = {"if", "unless", "or", "and", "while", "for", "do", "end"}
+
+_RUNS = re.compile(r"\b(?:exec|eval|system|run|compile|popen|check_output|getoutput)\b")
+_FETCHES = re.compile(
+    r"urlopen|requests\.get|urlretrieve|http\.get|fetch\(|open-uri|\bLWP\b|file_get_contents\(\s?.https?:|URI\.open|Net::HTTP"
 )
-_ITEM = re.compile(_STRING)
-_BACKQUOTE = re.compile(r"`((?:[^`\\]|\\.)*)`|%x\{([^}]*)\}|qx[{(/]([^})/]*)[})/]")
-_REMOVE = re.compile(
-    r"\b(?:rmtree|rmSync|rmdirSync|rm_rf|rm_r|remove_tree|rimraf|remove_dir_all|removeSync|rmdir_recursive|rm)"
-    r"\s*\(?\s*(?:os\.path\.expanduser\(\s*)?" + _STRING
+_FETCHERS = re.compile(r"(?:popen|check_output|getoutput|run)\(.{0,80}?\b(?:curl|wget)\b", re.DOTALL)
+_EVALUATES = re.compile(r"\b(?:exec|eval)\(")
+_CONNECTS = re.compile(
+    r"\bsocket\b|fsockopen|TCPSocket|IO::Socket|Socket::INET|net\.connect|net\.Socket|connect\("
 )
-_HOME = re.compile(
-    r"\b(?:rmtree|rmSync|rm_rf|rimraf)\s*\(?\s*(?:\w+\.)*(?:homedir\(\)|home\(\)|Dir\.home|environ\[.HOME.\])"
+_SHELLS = re.compile(r"/bin/(?:ba|z|da|k)?sh|\bdup2\b|pty\.spawn|cmd\.exe|[\"'](?:ba)?sh[\"']")
+_SPAWN = re.compile(r"(?:^|[\s;\[{])(?:spawn|exec|system)\s+([^;\n\]}]{1,1000})")
+_SCRIPT = re.compile(r"do shell script\s+\"((?:[^\"\\]|\\.)*)(?:\"|\Z)([^\n]{0,80})")
+_DECODES = re.compile(
+    r"b64decode|fromhex|unhexlify|\batob\b|decode64|decode_base64|base64_decode|[\"']base64[\"']"
 )
-_WRITE = re.compile(r"\bopen\(\s*" + _STRING + r"\s*,\s*[\"'][wa]")
-_FETCHED = re.compile(
-    r"\b(?:exec|eval|system|run|compile)\b.*(?:urlopen|requests\.get|urlretrieve|http\.get|fetch\(|open-uri|LWP|"
-    r"file_get_contents\(\s*.https?:|(?:popen|check_output|getoutput|run)\(.*\b(?:curl|wget)\b|URI\.open|Net::HTTP)|(?:urlopen|requests\.get|fetch)\(.*\b(?:exec|eval)\(",
-    re.DOTALL,
-)
-_REVERSE = re.compile(
-    r"(?:\bsocket\b|fsockopen|TCPSocket|IO::Socket|Socket::INET|net\.connect|net\.Socket|connect\().*"
-    r"(?:/bin/(?:ba|z|da|k)?sh|\bdup2\b|pty\.spawn|cmd\.exe|[\"'](?:ba)?sh[\"'])",
-    re.DOTALL,
-)
-_AWK_PIPE = re.compile(r'print\s+"((?:[^"\\]|\\.)*)"\s*\|\s*"((?:[^"\\]|\\.)*)"')
+_EXECUTES = re.compile(r"\b(?:system|exec\w*|eval|popen|subprocess|spawn\w*|child_process)\b")
 
 
-def shell_texts(code: str, language: str) -> Iterator[str]:
-    """Command lines that ``code`` would give to a shell; removals are told as the `rm` they are."""
-    found = list(_found(code, language))
-    yield from found[:_MAX_FOUND]
+def shell_texts(code: str, language: str, give_up: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Command lines that ``code`` would give to a shell; removals are told as the `rm` they are.
+
+    ``give_up`` is called where not all of the code is read."""
+    if code.count("\n") > MAX_LINES:
+        give_up()
+    for number, text in enumerate(_texts(code, language, give_up)):
+        if number >= _MAX_FOUND:
+            give_up()
+            return
+        yield text
 
 
-def _found(code: str, language: str) -> Iterator[str]:
-    for match in _CALL.finditer(code):
-        yield _text(match.groups()[:3])
-    for match in _LIST.finditer(code):
-        first = _text(match.groups()[:3])
-        items = [_text(item.groups()) for item in _ITEM.finditer(match[4])]
-        yield " ".join([first, *map(_shell_quoted, items)]).strip()
-    if language in ("perl", "ruby", "php"):
-        for match in _BACKQUOTE.finditer(code):
-            yield _text(match.groups())
-    for match in _REMOVE.finditer(code):
-        yield f"rm -rf {_shell_quoted(_text(match.groups()[:3]))}"
-    if _HOME.search(code):
-        yield "rm -rf ~"
-    for match in _WRITE.finditer(code):
-        yield f"true > {_shell_quoted(_text(match.groups()[:3]))}"
-    for match in _AWK_PIPE.finditer(code) if language == "awk" else ():
-        yield f"echo {_shell_quoted(match[1])} | {match[2]}"
-    if _REVERSE.search(code):
-        yield "sh -i > /dev/tcp/elsewhere/1"
-    if _FETCHED.search(code):
-        yield "curl fetched | sh"
+def _texts(code: str, language: str, give_up: Callable[[], None]) -> Iterator[str]:
+    match language:
+        case "make":
+            yield from recipes(code)
+        case "crontab":
+            yield from scheduled(code)
+        case "bang":
+            yield from bang_texts(code)
+        case "vim":
+            yield from bang_texts(code)
+            yield from _Code(code, language, give_up).found()
+        case _:
+            yield from _Code(code, language, give_up).found()
 
 
-def _text(groups: tuple[str | None, ...]) -> str:
-    text = next((group for group in groups if group is not None), "")
-    return re.sub(r"\\(['\"`\\])", r"\1", text)
+def runs_decoded(code: str) -> bool:
+    """It takes an encoding off a text and runs texts."""
+    return _DECODES.search(code) is not None and _EXECUTES.search(code) is not None
+
+
+def _then(first: re.Pattern[str], second: re.Pattern[str], code: str) -> bool:
+    """As `first.*second`, in linear time."""
+    found = first.search(code)
+    return found is not None and second.search(code, found.end()) is not None
+
+
+class _Code:
+    def __init__(self, code: str, language: str, give_up: Callable[[], None], level: int = 0) -> None:
+        self._code = code
+        self._language = language
+        self._give_up = give_up
+        self._level = level
+        self._tokens = tokens_of(code, language)
+        self._values: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+        self._read = 0
+
+    def found(self) -> Iterator[str]:
+        if self._language in ("expect", "tclsh"):
+            yield from (found[1] for found in _SPAWN.finditer(self._code))
+        for found in _SCRIPT.finditer(self._code):
+            yield ("sudo " if "administrator" in found[2] else "") + found[1]
+        if _then(_CONNECTS, _SHELLS, self._code):
+            yield "sh -i > /dev/tcp/elsewhere/1"
+        if (
+            _then(_RUNS, _FETCHES, self._code)
+            or _then(_FETCHES, _EVALUATES, self._code)
+            or _FETCHERS.search(self._code)
+        ):
+            yield "curl fetched | sh"
+        for at, token in enumerate(self._tokens):
+            match token.kind:
+                case Kind.SHELL:
+                    yield token.text
+                case Kind.NAME:
+                    yield from self._named(at, token)
+                case Kind.STRING:
+                    yield from self._written(at, token)
+                case _:
+                    pass
+        if self._read >= _MAX_READ or len(self._tokens) >= MAX_TOKENS:
+            self._give_up()
+
+    def _token(self, at: int) -> Token:
+        return self._tokens[at] if 0 <= at < len(self._tokens) else Token(Kind.MARK, "")
+
+    def _named(self, at: int, token: Token) -> Iterator[str]:
+        name, following = token.last, self._token(at + 1)
+        if following.text in ("=", ":", "as"):
+            self._bound(name, at + 2)
+        if following.text in ("=", "as"):
+            return
+        is_lisp = self._language == "emacs"
+        if token.text.endswith(".execute") and token.text != "os.execute":  # a data base's cursor
+            return
+        name = self._aliases.get(name, name)
+        if name in CALLS or (is_lisp and name in LISP_CALLS):
+            yield from self._ran(name, self._texts(at))
+        if name in FOLDERS:
+            yield from (f"cd {_shell_quoted(text)}" for text in self._texts(at)[:1])
+        elif name in REMOVERS or (is_lisp and name in LISP_REMOVERS):
+            yield from self._removed("-rf", self._texts(at))
+        elif name in UNLINKERS:
+            is_deep = any(self._token(index).last == "recursive" for index in range(at, at + 24))
+            is_deep = is_deep or self._language == "vim"
+            yield from self._removed("-rf" if is_deep else "-f", self._texts(at))
+        elif name in WRITERS:
+            yield from self._opened(name, self._texts(at))
+
+    def _bound(self, name: str, at: int) -> None:
+        """`x = "…"`: a text; `x = os.system`, `system as x`, `execSync: x`: another name of a call."""
+        value, mark = self._token(at), self._token(at - 1).text
+        if mark in ("as", ":") and name in CALLS | REMOVERS and value.kind is Kind.NAME:
+            self._aliases[value.last] = name
+        elif mark == "=" and value.kind is Kind.NAME and self._token(at + 1).text not in ("(", "."):
+            if value.last in CALLS | REMOVERS:
+                self._aliases[name] = value.last
+        elif mark == "=" and value.kind is Kind.STRING:
+            texts = self._gathered(at, is_open=False)
+            self._values[name] = texts[0][:1000] if texts else ""
+
+    def _texts(self, at: int) -> list[str]:
+        """What a call is given; else what it is a method of: `Path("x").unlink()`."""
+        is_open = self._token(at + 1).text == "("
+        is_method = self._token(at - 1).text == "."
+        is_content = is_method and self._token(at).text in ("write_text", "write_bytes", "execute")
+        texts = [] if is_content else self._gathered(at + (2 if is_open else 1), is_open)
+        if not texts and is_method:
+            start = at - 2
+            if self._token(start).text == ")":
+                while start > 0 and at - start < 16 and self._token(start).text != "(":
+                    start -= 1
+            texts = self._gathered(start + (self._token(start).text == "("), is_open=True)
+        return texts
+
+    def _gathered(self, at: int, is_open: bool) -> list[str]:
+        """Strings with a comma between them, up to the end of the call or of the statement."""
+        gathering = Gathering(self._values, parts_words=self._language == "emacs")
+        end = min(at + _MAX_ARGUMENT_TOKENS, len(self._tokens))
+        while at < end and self._read < _MAX_READ:
+            self._read += 1
+            token = self._tokens[at]
+            if token.kind is Kind.MARK:
+                if gathering.is_ended_by(token.text, is_open):
+                    break
+                gathering.marked(token.text)
+            elif token.kind is Kind.NAME:
+                if token.last in _STATEMENT_ENDS and not is_open:
+                    break
+                following = self._token(at + 1).text
+                if following in ("=", ":", "=>"):
+                    at += 1
+                    gathering.skips = token.last not in _COMMANDS
+                else:
+                    gathering.named(token)
+            else:
+                gathering.text(token)
+            at += 1
+        return gathering.finished()
+
+    def _ran(self, name: str, texts: Sequence[str]) -> Iterator[str]:
+        if not texts:
+            return
+        yield texts[0]
+        if len(texts) > 1:
+            yield " ".join([texts[0], *map(_shell_quoted, texts[1:])])
+        if name in EVALUATORS and self._level < _MAX_LEVELS:
+            yield from _Code(texts[0], self._language, self._give_up, self._level + 1).found()
+
+    def _removed(self, flags: str, texts: Sequence[str]) -> Iterator[str]:
+        texts = texts or self._found_files()
+        if texts:
+            yield " ".join(["rm", flags, *map(_shell_quoted, texts)])
+
+    def _opened(self, name: str, texts: Sequence[str]) -> Iterator[str]:
+        """Modes are Python's, Ruby's and PHP's letters, or the marks of Perl before or in the path."""
+        path, mode, *rest = (*texts, "", "")
+        if name != "open":
+            yield f"true > {_shell_quoted(path)}" if path else ""
+        elif path.startswith("|") or path.endswith("|"):
+            yield path.strip("|")
+        elif mode in ("|-", "-|"):
+            yield " ".join(rest)
+        elif path.strip("+> ") == "":  # open(F, ">", "path"): the handle is no text
+            yield f"true > {_shell_quoted(mode)}" if ">" in path else ""
+        elif path.startswith((">", "+>")) or mode[:1] in ("w", "a", "x") or mode.startswith("r+"):
+            yield f"true > {_shell_quoted(path.lstrip('+> '))}"
+
+    def _found_files(self) -> list[str]:
+        """What `unlink(f)` may get from `glob("/etc/*")` elsewhere in the code."""
+        found: list[str] = []
+        for at, token in enumerate(self._tokens):
+            if token.last in FINDERS and self._token(at + 1).text == "(":
+                texts = self._gathered(at + 2, is_open=True)
+                found += [text if "*" in text else f"{text.rstrip('/')}/*" for text in texts[:1]]
+        return found
+
+    def _written(self, at: int, token: Token) -> Iterator[str]:
+        """awk: `print … | "sh"`, `print > "file"`, `"command" | getline`."""
+        if self._language == "php" and token.text in CALLS | UNLINKERS:  # array_map("unlink", …)
+            yield from self._named(at, Token(Kind.NAME, token.text))
+        if self._token(at - 1).text == "$":  # Bun's $`…`
+            yield token.text
+        if self._language != "awk":
+            return
+        before, after = self._token(at - 1).text, self._token(at + 1)
+        if before == "|":
+            printed = [t.text for t in self._tokens[max(0, at - 12) : at] if t.kind is Kind.STRING]
+            yield f"echo {_shell_quoted(''.join(printed))} | {token.text}"
+        elif before == ">":
+            yield f"true > {_shell_quoted(token.text)}"
+        elif after.text == "|" and self._token(at + 2).text == "getline":
+            yield token.text
 
 
 def _shell_quoted(text: str) -> str:
-    if text == "~" or text.startswith("~/"):
+    if text in ("~", "$HOME") or text.startswith(("~/", "$HOME/")):
         return text
     return "'" + text.replace("'", "'\\''") + "'"

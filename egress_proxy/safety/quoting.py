@@ -95,6 +95,10 @@ def path_of(text: str, folder: str = ".") -> str:
     if text[0] not in "/~" and folder != ".":
         text = f"{folder}/{text}"
     path = posixpath.normpath(text)
+    if text.startswith("~/") and not path.startswith("~"):
+        return "/home"  # above the home folder
+    if path.startswith("~") and not text.startswith("~"):
+        return f"./{path}"  # a file of that name
     if path == "//":
         return "/"
     if path.startswith("../") or path == "..":

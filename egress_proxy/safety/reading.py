@@ -13,7 +13,7 @@ MAX_LEVELS = 12
 MAX_TEXT_LEVELS = 5
 MAX_INNER_TEXT = 32 * 1024  # characters, all such texts together
 # Not counting those that are there already: 600 take about 40 ms, 32 KiB of scripts have fewer.
-MAX_COMMANDS = 600
+MAX_COMMANDS = 500
 
 
 class Limit(enum.StrEnum):
@@ -38,11 +38,18 @@ class Reading:
 
     @property
     def is_full(self) -> bool:
-        return self.executed > MAX_COMMANDS
+        return self.executed > MAX_COMMANDS or self.memory.is_spent
+
+    def has_room(self) -> bool:
+        """For one more node of the tree."""
+        self.memory.visited += 1
+        if self.is_full:
+            self.limits.add(Limit.MANY)
+        return not self.is_full
 
     def has_room_for(self, words: int) -> bool:
         """Long commands count for several."""
-        self.executed += 1 + words // 32
+        self.executed += 1 + words // 16
         if self.is_full:
             self.limits.add(Limit.MANY)
         return not self.is_full

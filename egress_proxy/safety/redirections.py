@@ -42,6 +42,8 @@ class Redirections:
     def read(self, nodes: Sequence[Node]) -> Plumbing:
         plumbing = Plumbing()
         for node in nodes:
+            if self._memory.is_spent:
+                break
             if node.type == "herestring_redirect":
                 for child in node.named_children:
                     content = self._words.content(child)

@@ -22,6 +22,8 @@ ROOTS = (
     r"(?:/|/\*+|/\.\*|/\{[^ ]*|~[a-z_]*(?:/\.?\*+|/\.)?|"
     rf"/(?:{_TOP}|{_MAC})(?:/\.?\*+)?|/(?:{_BELOW})(?:/\*+)?|/var/lib/[^/ ]+|/mnt/[a-z](?:/\*)?|/(?:home|Users)/[^/ ]+(?:/\.?\*+)?|"
     r"~/\.(?:ssh|gnupg|aws|kube|config|local)(?:/\*)?|~/(?:Documents|Desktop|Library|Pictures)(?:/\*)?|"
+    r"(?:/cygdrive|/mnt)?/[a-z](?:/(?:\.?\*+|(?i:users|windows|program\sfiles[^ /]*)(?:/[^/ ]+)?))?|"
+    r"[A-Za-z]:[\\/]?(?:\*|(?i:users|windows|program\sfiles[^ \\/]*)(?:[\\/][^\\/ ]+)?)?|"
     rf"\.\./\.\./\.\.[^ ]*|/\?+|/\[[^ ]*)"
 )
 DISK = (

@@ -22,7 +22,7 @@ ACCESS_RULES = (
             "x=$(sudo cat /etc/shadow)",
             "timeout 5 sudo id",
         ),
-        misses=("which sudo", "grep sudo f", "echo sudo", "git clone x/sudo.git", "sudo.sh"),
+        misses=("which sudo", "grep sudo f", "echo sudo", "git clone x/sudo.git", "sudo.sh", "sudo -V"),
     ),
     rule(
         "su",

@@ -69,11 +69,11 @@ FILE_RULES = (
     rule(
         "mv_root",
         "Moves a root or home folder away",
-        rf"^mv{O} --{W} {ROOTS} [^ ]+$",
+        rf"^mv(?:{O} --{W} {ROOTS} [^ ]+$|{O} -t{O} -- [^ ]+{W} {ROOTS}{END}|{O} --target[^ ]*=[^ ]+{O} --{W} {ROOTS}{END})",
         "filesystem",
         "critical",
-        hits=("mv ~ /dev/null", "mv /* /tmp/x", "mv /etc /old"),
-        misses=("mv a b", "mv build/* dist/", "mv x /usr/local"),
+        hits=("mv ~ /dev/null", "mv /* /tmp/x", "mv /etc /old", "mv -t /tmp /etc"),
+        misses=("mv a b", "mv build/* dist/", "mv x /usr/local", "mv -t /opt a b"),
     ),
     rule(
         "mv_to_null",
@@ -87,10 +87,14 @@ FILE_RULES = (
     rule(
         "rsync_delete_root",
         "Makes a root or home folder equal to another one, removing the rest",
-        rf"^rsync{O} --del[^ ]*{O} --{W} {ROOTS}$",
+        rf"^rsync{O} --del[^ ]*{O} --{W} (?:(?:[^ /]+:)?{ROOTS}|[^ /]+@?[^ /]*:)$",
         "filesystem",
         "critical",
-        hits=("rsync -a --delete empty/ ~/", "rsync -a --delete-after e/ /usr/"),
+        hits=(
+            "rsync -a --delete empty/ ~/",
+            "rsync -a --delete e/ root@h:/",
+            "rsync -a --delete-after e/ /usr/",
+        ),
         misses=("rsync -a src/ dst/", "rsync -a --delete src/ backup/"),
     ),
     rule(
@@ -106,11 +110,17 @@ FILE_RULES = (
     rule(
         "chmod_root",
         "Opens a root or system folder, or a file with passwords, to everybody",
-        rf"^chmod{O} --(?: [^ ]+)* (?:0?[0-7]*[2367][0-7]?[2367]|0?[0-7]{{2}}[2367]|[ao]*\+[rx]*w[rx]*|a\+rwx|0?000) (?:[^ ]+ )*(?:/|/etc|/usr|/bin|/lib|/etc/(?:passwd|shadow|sudoers|gshadow)[^ ]*|~|~/\.ssh[^ ]*)(?: |$)",
+        rf"^chmod(?:{O} -[rwx]+{O} --{W} (?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$)|{O} --(?: [^ ]+)* [ugoa]*-[rwx]+ (?:[^ ]+ )*(?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$))|^(?:chown|chgrp){O} --{W} /etc/(?:passwd|shadow|sudoers|gshadow)(?: |$)|^chmod{O} --(?: [^ ]+)* (?:0?[0-7]*[2367][0-7]?[2367]|0?[0-7]{{2}}[2367]|[ao]*\+[rx]*w[rx]*|a\+rwx|0?000) (?:[^ ]+ )*(?:/|/\*|/etc|/usr|/bin|/lib|/etc/(?:passwd|shadow|sudoers|gshadow)[^ ]*|~|~/\.ssh[^ ]*)(?: |$)",
         "filesystem",
         "critical",
-        hits=("chmod 777 /", "chmod 666 /etc/shadow", "chmod a+w /etc/sudoers"),
-        misses=("chmod 644 notes.md", "chmod 600 ~/.ssh/id_rsa", "chmod 755 /"),
+        hits=(
+            "chmod 777 /",
+            "chmod 666 /etc/shadow",
+            "chmod a+w /etc/sudoers",
+            "chmod -x /usr/bin/*",
+            "chown me /etc/sudoers",
+        ),
+        misses=("chmod -x run.sh", "chmod 644 notes.md", "chmod 600 ~/.ssh/id_rsa", "chmod 755 /"),
     ),
     rule(
         "chmod_777",
@@ -186,7 +196,7 @@ FILE_RULES = (
         "Removes partitions, volumes, pools or keys of a disk",
         r"^(?:wipefs.* (?:-a|--all|-af|-o)(?: |$).*|blkdiscard .*|cryptsetup.* (?:luksFormat|luksErase|erase|reencrypt)(?: |$).*|nvme.* (?:format|sanitize|write-zeroes) .*"
         r"|hdparm.* --(?:security-erase|trim-sector|make-bad-sector).*|sgdisk.* (?:-Z|-o|--zap-all|--zap|--clear|-d|--delete).*|zfs.* destroy .*|zpool.* (?:destroy|labelclear|create) .*"
-        r"|(?:lv|vg|pv)remove .*|lvreduce .*|mdadm.* --(?:zero-superblock|stop|remove).*|diskutil.* (?:erase\w*|partitionDisk|zeroDisk|secureErase|reformat)(?: |$).*"
+        r"|(?:lv|vg|pv)remove .*|(?:pv|vg)create .*/dev/.*|lvreduce .*|mdadm.* --(?:zero-superblock|stop|remove).*|diskutil.* (?:erase\w*|partitionDisk|zeroDisk|secureErase|reformat)(?: |$).*"
         r"|btrfs.* (?:subvolume\sdelete|device\sdelete|subvolume delete|device delete).*|badblocks.* -w.*|sg_format .*|fdformat .*|parted.* (?:rm|mklabel|mkpart) .*|ddrescue.* --force.*|scrub .*)",
         "disk",
         "critical",

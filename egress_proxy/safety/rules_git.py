@@ -1,10 +1,9 @@
-"""Built-in rules: version control, packages, containers, cloud and data stores. Data only.
+"""Built-in rules: version control. Data only.
 
 Next: rule_parts.py (pieces of patterns), builtin_rules.py (all rules together).
 """
 
-from egress_proxy.safety.pattern import View
-from egress_proxy.safety.rule_parts import ANY, O, W, rule
+from egress_proxy.safety.rule_parts import O, W, rule
 
 GIT_RULES = (
     rule(
@@ -78,6 +77,7 @@ GIT_RULES = (
         misses=(
             "git checkout main",
             "git restore src/a.py",
+            "git restore --staged .",
             "git stash pop",
             "git branch -d merged",
             "git checkout -- src/a.py",
@@ -106,13 +106,14 @@ GIT_RULES = (
     rule(
         "git_config_exec",
         "Makes git run a command of somebody's choice from now on",
-        rf"^git{O} -- config{W} (?:alias\.[^ ]+ !|core\.(?:hooksPath|fsmonitor|sshCommand|pager|editor) |credential\.helper |url\..*insteadOf|filter\..*\.(?:clean|smudge) )",
+        rf"^git{O} -- config{W} (?:alias\.[^ ]+ !|core\.(?:hooksPath|fsmonitor|sshCommand) |core\.(?:pager|editor) [^ ]*/|credential\.helper |url\..*insteadOf|filter\..*\.(?:clean|smudge) )",
         "persistence",
         "warning",
         platform="all",
         hits=("git config --global alias.st '!sh /tmp/x'", "git config core.hooksPath /tmp/h"),
         misses=(
             "git config user.name me",
+            "git config --global core.editor vim",
             "git config --get remote.origin.url",
             "git config alias.st status",
         ),
@@ -126,169 +127,5 @@ GIT_RULES = (
         platform="all",
         hits=("gh repo delete o/r --yes", "gh release delete v1"),
         misses=("gh repo view o/r", "gh pr list"),
-    ),
-)
-
-STORE_RULES = (
-    rule(
-        "docker_host",
-        "Gives a container the host: its root folder, its namespaces or all devices",
-        r"^docker(?: [^ ]+)* (?:--privileged|--pid=host|--userns=host|--cap-add=(?:ALL|SYS_ADMIN|all)|(?:-v |--volume[= ]|-v)?/:/[^ ]*|[^ ]*source=/,[^ ]*|/var/run/docker\.sock:[^ ]*)(?: |$)",
-        "container",
-        "critical",
-        platform="all",
-        hits=("docker run --privileged -v /:/host alpine chroot /host", "docker run -v /:/mnt alpine ls"),
-        misses=(
-            "docker run --rm -v ./src:/app node npm test",
-            "docker ps -a",
-            "docker run -v /tmp/x:/x alpine",
-        ),
-    ),
-    rule(
-        "docker_volumes",
-        "Deletes volumes: the data in them is gone",
-        rf"^docker(?:{O} (?:-v|--volumes){O} --{W} down(?: |$)|.* -- system prune.*|.* -- volume (?:rm|prune)(?: |$)|{O} (?:-a|-af|--all|--volumes){O} -- (?:system|image|builder|container|volume) prune)",
-        "container",
-        "critical",
-        platform="all",
-        hits=("docker compose down -v --rmi all", "docker volume rm db", "docker system prune -af --volumes"),
-        misses=("docker compose down", "docker volume ls", "docker image prune"),
-    ),
-    rule(
-        "docker_remove",
-        "Removes containers or images by force",
-        rf"^docker{O} (?:-f|--force|-fv|-vf){O} --(?: (?:container|image))? (?:rm|rmi|kill)(?: |$)|^docker{O} -- (?:rm|rmi|kill|stop){W} {ANY}",
-        "container",
-        "warning",
-        platform="all",
-        hits=("docker rm -f $(docker ps -aq)", "docker rmi -f x"),
-        misses=("docker rm web", "docker rmi old", "docker ps -f name=x"),
-    ),
-    rule(
-        "kubectl_delete",
-        "Deletes what runs in a cluster, by kind or all of it",
-        rf"^(?:kubectl|oc|k)(?:{O} --all(?:=true)?{O} -- delete|{O} --all-namespaces{O} -- delete|{O} -- delete (?:ns|namespaces?|nodes?|pv|pvc|persistentvolumes?|persistentvolumeclaims?|crd|crds|all|clusterrole\w*|project)(?:[ /]|$)|{O} -- delete{W} all(?: |$)|{O} (?:--force){O} -- delete)",
-        "cloud",
-        "critical",
-        platform="all",
-        hits=("kubectl delete all --all -n prod", "kubectl delete ns prod", "kubectl -n x delete pvc data"),
-        misses=("kubectl delete pod web-1 -n dev", "kubectl get pods -A", "kubectl get ns"),
-    ),
-    rule(
-        "kubectl_change",
-        "Takes load away from a node or a service of a cluster",
-        rf"^(?:kubectl|oc|k){O} -- (?:drain|cordon|taint|replace|delete (?:deploy\w*|sts|statefulsets?|svc|services?|ingress|secrets?|configmaps?|cm|ds|daemonsets?|jobs?)|rollout undo)(?:[ /]|$)|^(?:kubectl|oc){O} --replicas=0{O} -- scale|^helm{O} -- (?:uninstall|delete|del|un)(?: |$)",
-        "cloud",
-        "warning",
-        platform="all",
-        hits=("kubectl drain node1 --ignore-daemonsets", "helm uninstall web"),
-        misses=("kubectl describe node x", "helm list", "kubectl delete pod x"),
-    ),
-    rule(
-        "infra_destroy",
-        "Destroys infrastructure",
-        rf"^(?:terraform|tofu|terragrunt|pulumi|cdk|vagrant|eksctl|sam|serverless|sls|heroku|flyctl|fly|doctl|linode-cli|vercel|netlify|railway|supabase){O} (?:-destroy{O} -- apply|--{W} (?:destroy|delete|remove|down|apps:destroy|pg:reset|sites:delete|run-all\sdestroy))(?: |$)|^vault{O} -- (?:secrets disable|auth disable|kv (?:destroy|delete|metadata delete)|delete|lease revoke|policy delete|operator (?:seal|step-down))(?: |$)|^consul{O} -- kv delete|^(?:terraform|tofu){O} -- (?:state rm|workspace delete|force-unlock)(?: |$)",
-        "cloud",
-        "critical",
-        platform="all",
-        hits=("terraform destroy", "terraform apply -destroy", "pulumi destroy --yes"),
-        misses=("terraform plan", "terraform fmt -recursive", "pulumi up"),
-    ),
-    rule(
-        "infra_auto_approve",
-        "Changes infrastructure without a question",
-        rf"^(?:terraform|tofu|terragrunt){O} -+auto-approve{O} -- apply",
-        "cloud",
-        "warning",
-        platform="all",
-        hits=("terraform apply -auto-approve", "tofu apply -auto-approve"),
-        misses=("terraform apply plan.out", "terraform plan"),
-    ),
-    rule(
-        "cloud_delete",
-        "Deletes objects, machines or projects of a cloud account",
-        rf"^(?:aws{O} (?:--delete){O} -- s3 sync(?: |$)|aws{O} -- (?:s3 (?:rb|rm)|[a-z0-9-]+ (?:delete-|terminate-|deregister-|remove-|purge-|schedule-key-deletion|empty)[^ ]*)(?: |$)|(?:gsutil|s3cmd|mc|rclone|s5cmd|azcopy){O} -- (?:rm|rb|del|purge|delete|deletefile|remove)(?: |$)|gcloud{O} --{W} (?:delete|rm|destroy)(?: |$)|az{O} --{W} (?:delete|purge|delete-batch)(?: |$)|bq{O} -- rm(?: |$)|wrangler{O} --{W} delete|firebase{O} -- [^ ]*(?:delete|disable)|oci{O} --{W} (?:delete|terminate|bulk-delete)(?: |$))",
-        "cloud",
-        "critical",
-        platform="all",
-        hits=(
-            "aws s3 rm s3://bucket --recursive",
-            "gsutil -m rm -r gs://b",
-            "gcloud projects delete p",
-            "az group delete -n g",
-            "aws ec2 terminate-instances --instance-ids i",
-        ),
-        misses=("aws s3 ls", "gcloud projects list", "az group show -n g", "aws sts get-caller-identity"),
-    ),
-    rule(
-        "sql_drop",
-        "Drops or empties a database or a schema",
-        r"(?i)^sql .*(?:drop\s+(?:database|schema|owned|tablespace|keyspace|user|role)|dropdatabase\(|truncate\s+(?:table\s+)?\w|drop\s+table|\.drop\(|deletemany\(\s*\{\s*\}\s*\)|delete\s+from\s+[\w.\"`]+\s*(?:;|$)|match\s*\(n\)\s*detach\s+delete)",
-        "data",
-        "critical",
-        view=View.EFFECT,
-        platform="all",
-        hits=(
-            "psql prod -c 'drop database prod'",
-            "mysql -e 'DROP SCHEMA x'",
-            "mongosh --eval 'db.dropDatabase()'",
-        ),
-        misses=(
-            "psql -c 'select 1'",
-            "psql -c \"SELECT 'drop database prod'\"",
-            "mysql -e 'show databases'",
-            "grep 'drop database' x.sql",
-        ),
-    ),
-    rule(
-        "db_drop",
-        "Drops a database or everything in a store",
-        rf"^(?:(?:dropdb|dropuser){O} -- [^ ]+|mysqladmin.* drop .*|redis-cli.* (?i:flushall|flushdb|shutdown|debug)(?: |$).*|etcdctl.* del .*|rabbitmqctl.* (?:reset|force_reset|delete_\w+)(?: |$).*|influx.* delete .*|kafka-topics.*--delete.*|valkey-cli.* (?i:flushall|flushdb)(?: |$).*|memcflush.*)",
-        "data",
-        "critical",
-        platform="all",
-        hits=("dropdb prod", "redis-cli -h h flushdb", "mysqladmin -f drop x"),
-        misses=("redis-cli ping", "createdb dev", "dropdb --help"),
-    ),
-    rule(
-        "sqlite_drop",
-        "Drops a table of a database file, or empties it",
-        r"(?i)^sqlite .*(?:drop\s+(?:table|view)|delete\s+from\s+[\w.\"`]+\s*(?:;|$))",
-        "data",
-        "warning",
-        view=View.EFFECT,
-        platform="all",
-        hits=("sqlite3 app.db 'DROP TABLE t'", "echo 'delete from t;' | sqlite3 app.db"),
-        misses=("sqlite3 app.db 'select 1'", "sqlite3 app.db .tables"),
-    ),
-    rule(
-        "table_drop",
-        "Drops tables, or resets the database of an application",
-        r"(?i)^(?:(?:rails|rake|bin/rails)\b.* db:(?:drop|reset|purge|schema:load|migrate:reset|truncate_all).*|(?:manage\.py|django-admin|python[\d.]*)\b.* (?:flush|reset_db|sqlflush)(?: |$).*|(?:prisma|npx)\b.* migrate reset.*|(?:prisma|npx) .*db push .*--force-reset.*|(?:artisan|php)\b.* (?:migrate:(?:fresh|reset)|db:wipe).*|alembic .*downgrade base.*|(?:sequelize|typeorm|knex|npx)\b.* (?:db:drop|schema:drop|migrate:rollback\s--all).*|mix .*ecto\.(?:drop|reset).*)",
-        "data",
-        "warning",
-        platform="all",
-        hits=("bin/rails db:reset", "rails db:drop", "python manage.py flush"),
-        misses=("rails db:migrate", "python manage.py test"),
-    ),
-    rule(
-        "publish",
-        "Publishes a package, or takes one back: others get it at once",
-        rf"^(?:(?:npm|yarn|pnpm|bun|jsr|lerna){O} --(?: npm)? (?:publish|unpublish|deprecate)(?: |$)|cargo{O} -- (?:publish|yank|owner)(?: |$)|twine{O} -- upload|(?:poetry|uv|flit|hatch|pdm|maturin){O} -- publish|gem{O} -- (?:push|yank)|dotnet{O} -- nuget (?:push|delete)|mvn{O} --{W} deploy|goreleaser{O} -- release|vsce{O} -- publish)",
-        "publish",
-        "warning",
-        platform="all",
-        hits=("npm publish", "npm unpublish x --force", "twine upload dist/*"),
-        misses=("npm ci", "npm pack", "cargo build", "poetry install"),
-    ),
-    rule(
-        "pip_install",
-        "Installs code from an address instead of a registry",
-        rf"^(?:pip[\d.]*|pipx|uv|npm|yarn|pnpm|gem|cargo|go|conda|npx|bunx|deno|python[\d.]*){O} --{W} (?:install|i|add|get|run|github:)?{W} ?(?:-e )?(?:(?:git\+)?(?:https?|ssh|git)://[^ ]+|git\+[^ ]+|github:[^ ]+|[^ ]+@ ?https?://[^ ]+)|^pip[\d.]*{O} --(?:index-url|extra-index-url|trusted-host)",
-        "fetch",
-        "warning",
-        platform="all",
-        hits=("pip install http://x.example.test/p.tar.gz", "npm install github:o/r", "npx --yes github:o/r"),
-        misses=("pip install -r requirements.txt", "uv pip install x", "npm ci", "cargo install ripgrep"),
     ),
 )

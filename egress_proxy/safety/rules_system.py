@@ -35,11 +35,11 @@ SYSTEM_RULES = (
     rule(
         "scheduled",
         "Runs something later, when nobody looks",
-        r"^(?:crontab(?: -[^ ]*)* (?:-- [^ ]+|-(?:r|e|i)\b.*)|(?:at|batch)(?: -[^ ]*)* -- [^ ]+.*|(?:at|batch) -f.*|systemctl.* -- (?:enable|link|edit|preset|add-wants|set-default).*|launchctl.* -- (?:load|bootstrap|enable|submit|start).*|update-rc\.d .*|chkconfig .*(?:on|--add).*|systemd-run .*--on-.*)",
+        r"^(?:crontab(?:(?: -[^l ][^ ]*)* -- [^ ]+|(?: -[^ ]*)* -(?:r|e|i)\b.*)|crontab --$|batch --$|(?:at|batch)(?: -[^ ]*)* -- [^ ]+.*|(?:at|batch) -f.*|systemctl.* -- (?:enable|link|edit|preset|add-wants|set-default).*|launchctl.* -- (?:load|bootstrap|enable|submit|start).*|update-rc\.d .*|chkconfig .*(?:on|--add).*|systemd-run .*--on-.*)",
         "persistence",
         "warning",
         hits=("crontab cron.txt", "echo '/tmp/x' | at now + 1 minute", "systemctl enable x", "crontab -r"),
-        misses=("crontab -l", "at -l", "systemctl status x", "atq"),
+        misses=("crontab -l", "crontab -u www -l", "at -l", "systemctl status x", "atq"),
     ),
     rule(
         "crontab_remove",

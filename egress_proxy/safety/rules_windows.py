@@ -8,8 +8,8 @@ from egress_proxy.safety.rule_parts import rule
 
 # A drive, a profile or a system folder as the last word but switches.
 _DRIVE = (
-    r"(?i:[\"']?(?:[a-z]:[\\/]*(?:\*(?:\.\*)?)?|[a-z]:[\\/](?:windows|users|program\sfiles[^ ]*|programdata|documents\sand\ssettings)(?:[\\/][^\\/ ]*)?|"
-    r"%(?:userprofile|systemroot|systemdrive|windir|programfiles|appdata|homepath|homedrive)%[\\/]*\*?|\$env:(?:userprofile|systemroot|systemdrive|windir|programfiles|appdata|homepath)[\\/]*\*?|\$home[\\/]*\*?|~[\\/]*\*?|[\\/]\*?|\.\.[\\/]\.\.[^ ]*)[\"']?)"
+    r"(?i:[\"']?(?:[a-z]:[\\/]*(?:\*(?:\.\*)?)?|[a-z]:[\\/](?:windows|users|program\sfiles[^ ]*|programdata|documents\sand\ssettings)(?:[\\/][^\\/ ]*)?|[a-z]:[\\/]windows[\\/]system32[^ ]*|"
+    r"%(?:userprofile|systemroot|systemdrive|windir|programfiles|appdata|homepath|homedrive)%[\\/]*(?:system32[^ ]*|\*)?|\$env:(?:userprofile|systemroot|systemdrive|windir|programfiles|appdata|homepath)[\\/]*(?:system32[^ ]*|\*)?|\$home[\\/]*\*?|~[\\/]*\*?|[\\/]\*?|\.\.[\\/]\.\.[^ ]*)[\"']?)"
 )
 _REST = r"(?: (?:/[a-z]+(?::[^ ]*)?|-[a-z]+(?::[^ ]*)?))*$"
 
@@ -29,7 +29,7 @@ WINDOWS_RULES = (
     rule(
         "win_delete_tree",
         "Removes a drive, a profile or a system folder with everything below it",
-        rf"^(?:(?:del|rmdir)(?: [^ ]+)* /s(?: [^ ]+)*|remove-item(?: [^ ]+)* -recurse(?: [^ ]+)*) {_DRIVE}{_REST}|^(?:del|rmdir|remove-item)(?: [^ ]+)* {_DRIVE}(?: [^ ]+)* (?:/s|-recurse)(?: |$)",
+        rf"^(?:(?:del|rmdir)(?: [^ ]+)* /s(?: [^ ]+)*|remove-item(?: [^ ]+)* -recurse(?: [^ ]+)*) {_DRIVE}{_REST}|^(?:del|rmdir|remove-item)(?: [^ ]+)* {_DRIVE}(?: [^ ]+)* (?:/s|-recurse)(?: |$)|^robocopy (?:/[^ ]+ )*[^ ]+ {_DRIVE}(?: [^ ]+)* /(?:mir|purge)(?: |$)",
         "filesystem",
         "critical",
         view=View.COMMAND,
@@ -47,23 +47,28 @@ WINDOWS_RULES = (
     rule(
         "win_delete_found",
         "Removes everything that is found on a drive, or in a profile or system folder",
-        rf"(?i)(?:^|[;&|({{]\s*)(?:gci|get-childitem|dir|ls)\s(?:[^|]*\s)?{_DRIVE}(?:\s[^|]*)?\|\s*(?:remove-item|ri|rm|del|%\s*\{{|foreach-object)",
+        rf"(?i)(?:^|[;&|({{]\s*)(?:gci|get-childitem|dir|ls)\s(?:[^|]*\s)?{_DRIVE}(?:\s[^|]*)?\|\s*(?:remove-item|ri|rm|del|%\s*\{{|foreach-object)|\bfor\s(?:/[a-z]\s)?[^;&|]*\bin\s*\(\s*{_DRIVE}\s*\)\s*do\s+@?(?:rd|rmdir|del|erase)\b|\bforfiles\b[^;&|]*/p\s+{_DRIVE}\s[^;&|]*\b(?:del|rd|rmdir|erase)\b|\[(?:system\.)?io\.(?:directory|file)\]::delete\(\s*{_DRIVE}",
         "filesystem",
         "critical",
         view=View.LINE,
         platform="windows",
-        hits=("gci C:\\ -Recurse | Remove-Item -Force -Recurse", "Get-ChildItem -Path ~ -Recurse | ri"),
+        hits=(
+            "gci C:\\ -Recurse | Remove-Item -Force -Recurse",
+            "for /d %i in (C:\\*) do rd /s /q %i",
+            "[IO.Directory]::Delete('C:\\', $true)",
+            "Get-ChildItem -Path ~ -Recurse | ri",
+        ),
         misses=("gci C:\\ -Recurse | Select-Object Name", "gci build -Recurse | Remove-Item"),
     ),
     rule(
         "win_delete",
         "Removes a folder outside the project, or by a pattern",
-        r"^(?:(?:del|rmdir)(?: [^ ]+)* /s|remove-item(?: [^ ]+)* -recurse)(?: [^ ]+)* (?:[a-z]:[\\/]|\\\\|\.\.|\*|\.$|%|\$)",
+        r"^(?:remove-item|clear-item)(?: [^ ]+)* (?:hk[a-z]{2}:|registry::)|^(?:(?:del|rmdir)(?: [^ ]+)* /s|remove-item(?: [^ ]+)* -recurse)(?: [^ ]+)* (?:[a-z]:[\\/]|\\\\|\.\.|\*|\.$|%|\$)",
         "filesystem",
         "warning",
         view=View.COMMAND,
         platform="windows",
-        hits=("rd /s /q D:\\work\\x", "Remove-Item -Recurse -Force *"),
+        hits=("rd /s /q D:\\work\\x", "Remove-Item -Recurse -Force *", "Remove-Item HKLM:\\Software\\X"),
         misses=("rd /s /q build", "del a.txt"),
     ),
     rule(
@@ -106,7 +111,7 @@ WINDOWS_RULES = (
     rule(
         "win_encoded",
         "Runs a text that was hidden by an encoding",
-        r"^(?:powershell|pwsh)\b.* -e(?:n|nc|ncodedcommand|c)?(?: |$)",
+        r"^(?:powershell|pwsh)\b.* [-/]e(?:c|n(?:c(?:o(?:d[a-z]*)?)?)?)?(?: |$)",
         "evasion",
         "warning",
         view=View.COMMAND,
@@ -128,7 +133,7 @@ WINDOWS_RULES = (
     rule(
         "win_backups",
         "Removes shadow copies, or what the machine would restore from",
-        r"^(?:vssadmin\b.*(?:delete|resize)|wmic\b.*shadowcopy.*delete|wbadmin\b.*delete|bcdedit\b.*/(?:set|delete)|diskshadow\b.*|wevtutil\b.* cl |clear-eventlog\b)",
+        r"^(?:vssadmin\b.*(?:delete|resize)|wmic\b.*shadowcopy.*delete|wbadmin\b.*delete|bcdedit\b.*/(?:set|delete)|get-(?:ciminstance|wmiobject) .*shadowcopy|diskshadow\b.*|wevtutil\b.* cl |gwmi .*shadowcopy|clear-eventlog\b)",
         "system",
         "warning",
         view=View.COMMAND,

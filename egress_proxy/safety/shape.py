@@ -53,6 +53,13 @@ _PATHS = names(
     "rm mv cp chmod chown chgrp rsync shred rmdir unlink ln srm trash install truncate umount mkfs "
     "setfacl chattr"
 )
+# Filled again by the programs that own them: removing one is told as that of a relative folder.
+_CACHE = re.compile(
+    r"/var/(?:lib/apt/lists|cache/(?:apt|apk|dnf|yum|pacman/pkg)(?:/archives)?)(?:/.*)?|"
+    r"(?:~|/root|/home/[^/]+)/(?:\.cache|\.npm/_cacache|\.npm/_logs|\.gradle/caches|\.ccache|\.pnpm-store|\.nuget/packages|"
+    r"Library/Caches|go/pkg/mod|\.cargo/registry|\.yarn/cache)(?:/[^*]*)?"
+)
+_ASKED = frozenset({"sudo", "su", "doas", "pkexec", "sudoedit", "runuser"})
 _BLANK = re.compile(r"\s")
 _SHORTEST_PREFIX = 5  # `--rec` and longer; GNU getopt takes any that is not ambiguous
 
@@ -68,14 +75,22 @@ def shape_of(command: Command) -> str:
         operands.insert(0, "compose")
     if family in _PATHS or family.startswith("mkfs."):
         operands = [path_of(operand, command.folder) for operand in operands]
-    if _is_dry(family, options):
+    if family == "rm":
+        operands = ["cache" if _CACHE.fullmatch(operand) else operand for operand in operands]
+    if _is_dry(family, options, operands):
         family += ".dry-run"
     shape = [family, *sorted(set(options)), "--", *operands]
     return " ".join(_BLANK.sub("\t", part) for part in shape)
 
 
-def _is_dry(program: str, options: Sequence[str]) -> bool:
-    """It only shows what it would do."""
+def _is_dry(program: str, options: Sequence[str], operands: Sequence[str]) -> bool:
+    """It only shows what it would do, or changes the index alone."""
+    if program in _ASKED and not operands:
+        return bool(options) and {"-V", "--version", "--help"}.issuperset(options)
+    if program == "git" and operands[:1] == ["restore"]:
+        return bool({"-S", "--staged"} & set(options)) and not {"-W", "--worktree", "-SW", "-WS"} & set(
+            options
+        )
     told = any(o.startswith("--dry-run") and not o.endswith(("=none", "=false")) for o in options)
     return told or (program in ("git", "rsync") and "-n" in options)
 

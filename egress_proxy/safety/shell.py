@@ -4,15 +4,15 @@ Nothing is run, and nothing is judged: rules see what comes out of here. Next: e
 simple command), words.py (one word), syntax.py (the tree).
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 from tree_sitter import Node
 
 from egress_proxy.safety.execution import Executor
+from egress_proxy.safety.grammar_gaps import repaired
 from egress_proxy.safety.reading import Limit, Reading
 from egress_proxy.safety.redirections import SKIPPED, WORDS, Plumbing, Redirections
-from egress_proxy.safety.syntax import parse, text_of
+from egress_proxy.safety.syntax import Effort, parse, text_of
 from egress_proxy.safety.values import (
     EMPTY,
     PRINTED,
@@ -25,27 +25,28 @@ from egress_proxy.safety.values import (
     without_marks,
 )
 from egress_proxy.safety.words import Words
+from egress_proxy.safety.wrapper_table import COMMAND_VARIABLES
 
 __all__ = ["Limit", "Reading", "read_line"]
 
-# Levels of nesting in the tree; each takes about four frames of Python's stack.
-_MAX_DEPTH = 48
-_MAX_VALUES = 4  # of a `for` that are followed one by one
+_VISITS_OF_A_TEXT = 5  # what reading one more text costs, in nodes
+_MAX_PIECE = 1_000  # of broken text
+_MAX_VALUES = 32  # of a `for` that are followed one by one
 
 _SCANNED = frozenset({"test_command", "unset_command", "arithmetic_expansion", "binary_expression"})
-_COMMENT = re.compile(r"(?:^|\s)#")
-# The grammar takes `$IFS/` for a dollar and a word, and a line end before a backslash for a blank.
-_QUOTED_NAME = re.compile(r"(?m)(^[ \t]*)\\(?=[\w./])")
-# …and no braces that are expanded in the place of a name.
-_BRACES_FIRST = re.compile(r"((?:^|[;&|(\n`]|\b(?:then|do|else)\s)[ \t]*)(?=\{[^\s{},;]*,[^\s;]*\})")
-_IFS = re.compile(r"\$IFS\b")
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 
 
 def read_line(line: str) -> Reading:
     """Every simple command of ``line`` for a POSIX shell or bash."""
     reading = Reading()
-    Walker(reading).read(without_marks(line))
+    walker = Walker(reading)
+    walker.read(without_marks(line))
+    walker.finish()
+    if reading.memory.is_too_deep:
+        reading.limits.add(Limit.DEEP)
+    if reading.is_full:
+        reading.limits.add(Limit.MANY)
     return reading
 
 
@@ -55,8 +56,8 @@ class Walker:
         self._words = Words(reading.memory, self._substituted, self.read)
         self._executor = Executor(reading, self.read)
         self._redirections = Redirections(self._words, reading.memory, self._executor.file_content)
-        self._depth = 0
         self._stdin = EMPTY
+        self._effort = Effort()
         self._seen: set[tuple[str, str, int]] = set()
         self._plain: dict[str, Callable[[Node, Content], Content]] = {
             "command": self._command,
@@ -72,10 +73,9 @@ class Walker:
 
     def read(self, text: str, stdin: Content = EMPTY) -> Content:
         """Walk one text, the whole line or one that a shell in it is given; returns what it prints."""
-        text = _BRACES_FIRST.sub(
-            r"\1command ", _joined_lines(_IFS.sub("${IFS}", _QUOTED_NAME.sub(r"\1", text)))
-        )
-        root = parse(text)
+        text = repaired(text)
+        self._reading.memory.visited += _VISITS_OF_A_TEXT
+        root = parse(text, self._effort)
         if root is None:
             self._reading.limits.add(Limit.UNPARSED)
             return Content(UNKNOWN, Origin.PIPE)
@@ -84,10 +84,13 @@ class Walker:
             self._broken(text)
         return self._run(root, stdin)
 
+    def finish(self) -> None:
+        self._executor.finish()
+
     def _broken(self, text: str) -> None:
         """What the grammar did not take is read once more, as words of a harmless command."""
         for piece in text.replace("&", ";").replace("|", ";").replace("\n", ";").split(";")[:16]:
-            root = parse(f": {piece}") if piece.strip() else None
+            root = parse(f": {piece[:_MAX_PIECE]}", self._effort) if piece.strip() else None
             if root is None or root.has_error or not root.named_children:
                 continue
             command = root.named_children[0]
@@ -97,17 +100,15 @@ class Walker:
                 )
 
     def _run(self, node: Node, stdin: Content) -> Content:
-        if self._reading.is_full:
+        if not self._reading.has_room():
             return EMPTY
-        if self._depth >= _MAX_DEPTH:
-            self._reading.limits.add(Limit.DEEP)
+        if not self._reading.memory.enter():
             return EMPTY
-        self._depth += 1
         before, self._stdin = self._stdin, stdin
         try:
             return self._dispatch(node, stdin)
         finally:
-            self._depth -= 1
+            self._reading.memory.depth -= 1
             self._stdin = before
 
     def _dispatch(self, node: Node, stdin: Content) -> Content:
@@ -160,12 +161,10 @@ class Walker:
         return self._subshell_guarded(node)
 
     def _subshell_guarded(self, node: Node) -> Content:
-        if self._depth >= _MAX_DEPTH:
-            self._reading.limits.add(Limit.DEEP)
+        if not self._reading.memory.enter():
             return Content(UNKNOWN)
-        self._depth += 1
         content = self._subshell(node, self._stdin)
-        self._depth -= 1
+        self._reading.memory.depth -= 1
         return content
 
     def _function(self, node: Node, stdin: Content) -> Content:
@@ -187,7 +186,9 @@ class Walker:
         if body is None:
             return self._sequence(node.named_children, stdin)
         printed = EMPTY
-        for word in values[:_MAX_VALUES] or [Word(UNKNOWN)]:
+        if len(values) > _MAX_VALUES:
+            values = [*values[:_MAX_VALUES], Word(UNKNOWN)]
+        for word in values or [Word(UNKNOWN)]:
             if variable is not None:
                 self._reading.memory.variables[text_of(variable)] = Content(word.text, word.origin)
             printed += self._run(body, stdin)
@@ -198,6 +199,8 @@ class Walker:
         if name is None:
             return EMPTY
         content = self._value(value) if value is not None else EMPTY
+        if text_of(name) in COMMAND_VARIABLES:
+            self._executor.run_text(content)
         self._reading.memory.variables[text_of(name).partition("[")[0]] = content
         return EMPTY
 
@@ -225,7 +228,10 @@ class Walker:
         if body.type == "command":
             content = self._command(body, given, plumbing)
         else:  # of a list or a pipeline the redirection is the last one's: the grammar does not tell
+            folder = self._reading.memory.folder
             content = self._run(body, given)
+            if folder != self._reading.memory.folder:
+                plumbing = self._redirections.read(node.children_by_field_name("redirect"))
             self._execute([], content, plumbing.redirects)
             self._executor.redirected(content, plumbing.redirects)
         for following in plumbing.after:
@@ -273,23 +279,6 @@ class Walker:
             self._words.scan(node)
             return []
         return self._words.fields(node)
-
-
-def _joined_lines(text: str) -> str:
-    """Without the line ends that a backslash takes away. A comment has none such."""
-    if "\\\n" not in text:
-        return text
-    parts: list[str] = []
-    has_comment = False
-    for line in text.split("\n"):
-        has_comment = has_comment or _COMMENT.search(line) is not None
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2 and not has_comment:
-            parts.append(line[:-1])
-        else:
-            parts += (line, "\n")
-            has_comment = False
-    return "".join(parts).removesuffix("\n")
 
 
 def _self_call(name: str, body: str) -> str:

@@ -6,10 +6,10 @@ Next: wrappers.py (all that a table can tell).
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from egress_proxy.safety.inner import STDIN_NAMES, Code, Inner, Script, StandardInput, joined
+from egress_proxy.safety.git_commands import git_inners
+from egress_proxy.safety.inner import STDIN_NAMES, Code, Inner, Script, StandardInput, Words, joined
+from egress_proxy.safety.sed_script import Run, parts_of, sed_scripts
 from egress_proxy.safety.values import Content, Word
-from egress_proxy.safety.wrapper_options import after_options
-from egress_proxy.safety.wrapper_table import Wrapper
 
 _SSH_COMMAND = re.compile(r"(?i)(?:proxy|local|remote)command[= ]\s*(.+)", re.DOTALL)
 
@@ -26,27 +26,85 @@ def _env(words: Sequence[Word]) -> Iterator[Inner]:
         return
 
 
+def _env_in_folder(words: Sequence[Word]) -> Iterator[Inner]:
+    yield from _env(words)
+    for index, word in enumerate(words[:8]):
+        name, equals, folder = word.text.partition("=")
+        if word.text in ("-C", "--chdir") and index + 1 < len(words):
+            yield Code(joined([Word("cd"), words[index + 1], Word(";"), *words[index + 2 :]]))
+        elif name == "--chdir" and equals:
+            yield Code(joined([Word("cd"), Word(folder), Word(";"), *words[index + 1 :]]))
+
+
+def _make(words: Sequence[Word]) -> Iterator[Inner]:
+    texts = [word.text for word in words]
+    files = 0
+    for index, text in enumerate(texts):
+        following = texts[index + 1] if index + 1 < len(texts) else ""
+        path = ""
+        if text in ("-f", "--file", "--makefile"):
+            path = following
+        elif text.startswith(("-f", "--file=", "--makefile=")):
+            path = text.partition("=")[2] if text.startswith("--") else text[2:]
+        elif text in ("--eval", "-E"):
+            yield Code(Content(following), "make")
+        elif text.startswith("--eval="):
+            yield Code(Content(text.partition("=")[2]), "make")
+        if path:
+            files += 1
+            yield StandardInput("make") if path in STDIN_NAMES else Script(path, "make")
+    if not files:
+        yield Script("Makefile", "make")
+
+
+def _sed(words: Sequence[Word]) -> Iterator[Inner]:
+    for script in sed_scripts([word.text for word in words]):
+        for part in parts_of(script):
+            if isinstance(part, Run):
+                yield Code(Content(part.text)) if part.text else StandardInput()
+
+
+def _crontab(words: Sequence[Word]) -> Iterator[Inner]:
+    operands = [word.text for word in words if not word.text.startswith("-") or word.text == "-"]
+    if any(word.text in ("-l", "-e", "-r") for word in words):
+        return
+    is_stdin = not operands or operands[-1] in STDIN_NAMES
+    yield StandardInput("crontab") if is_stdin else Script(operands[-1], "crontab")
+
+
+def _at(words: Sequence[Word]) -> Iterator[Inner]:
+    texts = [word.text for word in words]
+    if "-f" in texts[:-1]:
+        yield Script(texts[texts.index("-f") + 1])
+    elif not any(text in ("-l", "-r", "-d", "-c", "-V") for text in texts):
+        yield StandardInput()
+
+
+def _line_editor(words: Sequence[Word]) -> Iterator[Inner]:
+    yield StandardInput("vim")
+
+
+def _visual_editor(words: Sequence[Word]) -> Iterator[Inner]:
+    if any(word.text in ("-es", "-e", "-s") for word in words):
+        yield StandardInput("vim")
+
+
+def _fd(words: Sequence[Word]) -> Iterator[Inner]:
+    texts = [word.text for word in words]
+    at = next((i for i, text in enumerate(texts) if text in ("-x", "-X", "--exec", "--exec-batch")), None)
+    if at is None:
+        return
+    operands = [text for text in texts[:at] if not text.startswith("-")]
+    path = operands[1] if len(operands) > 1 else "./found.file"
+    inner = [Word(word.text.replace("{}", path), word.origin) for word in words[at + 1 :]]
+    yield Words(tuple(inner if "{}" in " ".join(texts[at:]) else [*inner, Word(path)]))
+
+
 def _ssh(words: Sequence[Word]) -> Iterator[Inner]:
     for word in words:
         found = _SSH_COMMAND.search(word.text)
         if found:
             yield Code(Content(found[1]))
-
-
-def _git(words: Sequence[Word]) -> Iterator[Inner]:
-    """Aliases and hooks given on the line, and verbs that run a command for each commit or module."""
-    texts = [word.text for word in words]
-    for index, text in enumerate(texts):
-        _, bang, code = text.partition("=!")
-        following = texts[index + 1] if index + 1 < len(texts) else ""
-        if bang and index and texts[index - 1] == "-c":
-            yield Code(Content(code))
-        elif text in ("--exec", "-x") and "rebase" in texts[:index]:
-            yield Code(Content(following))
-        elif text == "foreach" and "submodule" in texts[:index]:
-            yield Code(Content(" ".join(t for t in texts[index + 1 :] if t != "--recursive")))
-        elif text in ("--tree-filter", "--index-filter", "--msg-filter", "--commit-filter"):
-            yield Code(Content(following))
 
 
 def _command_query(words: Sequence[Word]) -> Iterator[Inner]:
@@ -65,24 +123,29 @@ def _source(words: Sequence[Word]) -> Iterator[Inner]:
         yield StandardInput() if is_stdin else Script(words[0].text, "sh", tuple(words[1:]))
 
 
-def _parallel(words: Sequence[Word]) -> Iterator[Inner]:
-    texts = [word.text for word in words]
-    split = next((index for index, text in enumerate(texts) if text.startswith(":::")), len(texts))
-    at = after_options(Wrapper("jLNnPSaIdE", ("--jobs", "--arg-file")), words[:split])
-    template, values = " ".join(texts[at:split]), texts[split + 1 :] or [""]
-    for value in values[:8]:
-        yield Code(Content(template.replace("{}", value) if "{}" in template else f"{template} {value}"))
-
-
 SPECIAL: dict[str, Callable[[Sequence[Word]], Iterator[Inner]]] = {
-    "env": _env,
+    "env": _env_in_folder,
+    "make": _make,
+    "gmake": _make,
+    "sed": _sed,
+    "gsed": _sed,
+    "crontab": _crontab,
+    "at": _at,
+    "batch": _at,
+    "ed": _line_editor,
+    "ex": _line_editor,
+    "red": _line_editor,
+    "vi": _visual_editor,
+    "vim": _visual_editor,
+    "nvim": _visual_editor,
+    "fd": _fd,
+    "fdfind": _fd,
     "ssh": _ssh,
     "scp": _ssh,
     "sftp": _ssh,
-    "git": _git,
+    "git": git_inners,
     "eval": _command_query,
     "trap": _trap,
     "source": _source,
     ".": _source,
-    "parallel": _parallel,
 }

@@ -13,11 +13,13 @@ from tree_sitter import Language, Node, Parser
 PARSED_BYTES = 32 * 1024  # of sound text, this takes about 30 ms at worst
 
 _CHUNK_BYTES = 512
-# Calls of the two callbacks; 32 KiB of scripts took 500 steps and 220 reads.
-_STEPS = 900
-_STEPS_AFTER_ERROR = 40
+_ESCAPED_BYTES = 80 * 1024  # characters beyond ASCII become six bytes and more
+# Calls of the two callbacks, all texts of a line together; 32 KiB of scripts took 500 steps and 220 reads.
+_STEPS = 800
+_STEPS_AFTER_ERROR = 20
 _READS = 1_200
-_PIPES = 300  # in one line: a sound pipeline, too, takes time that grows with the square of its stages
+_HERE_DOCUMENTS = 64  # in one line
+_PIPES = 150  # in one line: a sound pipeline, too, takes time that grows with the square of its stages
 
 # tree-sitter 0.26.1 read past its buffer in repeated text with characters beyond ASCII, and ended the
 # process. It gets none: each stands between two of a character that no grammar knows.
@@ -28,42 +30,58 @@ _LANGUAGE = Language(tree_sitter_bash.language())
 
 
 @dataclass(slots=True)
-class _Allowance:
-    """Counts, no clock: the same text always gets the same answer."""
+class Effort:
+    """What was spent on a line and on all texts in it. Counts, no clock: the same text always gets the
+    same answer."""
 
-    source: bytes
     steps: int = 0
     steps_after_error: int = 0
     reads: int = 0
-    is_parsed: bool = False  # from then on it is we who read, one node's text at a time
+
+    @property
+    def is_spent(self) -> bool:
+        return self.steps > _STEPS or self.steps_after_error > _STEPS_AFTER_ERROR or self.reads > _READS
+
+
+class _Source:
+    def __init__(self, source: bytes, effort: Effort) -> None:
+        self._source = source
+        self._effort = effort
+        self.is_parsed = False  # from then on it is we who read, one node's text at a time
 
     def read(self, offset: int, _point: object) -> bytes:
-        """Blanks once the allowance is spent: the parser ends the process when text ends too early."""
-        self.reads += 1
-        if self.reads > _READS and not self.is_parsed:
-            return b" " * (len(self.source) - offset)
-        return self.source[offset : offset + _CHUNK_BYTES]
+        """Blanks once the effort is spent: the parser ends the process when text ends too early."""
+        if not self.is_parsed:
+            self._effort.reads += 1
+            if self._effort.reads > _READS:
+                return b" " * (len(self._source) - offset)
+        return self._source[offset : offset + _CHUNK_BYTES]
 
-    def is_spent(self, _offset: int, has_error: bool) -> bool:
-        self.steps += 1
-        self.steps_after_error += has_error
-        return self.steps > _STEPS or self.steps_after_error > _STEPS_AFTER_ERROR
+    def is_given_up(self, _offset: int, has_error: bool) -> bool:
+        self._effort.steps += 1
+        self._effort.steps_after_error += has_error
+        return self._effort.is_spent
 
 
-def parse(text: str) -> Node | None:
+def parse(text: str, effort: Effort | None = None) -> Node | None:
     """The root; None when it would cost too much. Broken parts are nodes of type ERROR."""
+    effort = effort or Effort()
     source = _OTHER.sub(_escaped, text).encode("ascii")
-    if max(line.count(b"|") for line in source.split(b"\n")) > _PIPES:
+    if effort.is_spent or len(source) > _ESCAPED_BYTES or any(map(_is_costly, source.split(b"\n"))):
         return None
-    allowance = _Allowance(source)
+    reader = _Source(source, effort)
     try:
-        tree = Parser(_LANGUAGE).parse(allowance.read, progress_callback=allowance.is_spent)
+        tree = Parser(_LANGUAGE).parse(reader.read, progress_callback=reader.is_given_up)
     except ValueError:  # "Parsing failed": given up
         return None
-    if allowance.reads > _READS:
+    if effort.reads > _READS:
         return None
-    allowance.is_parsed = True
+    reader.is_parsed = True
     return tree.root_node
+
+
+def _is_costly(line: bytes) -> bool:
+    return line.count(b"|") > _PIPES or line.count(b"<<") > _HERE_DOCUMENTS
 
 
 def text_of(node: Node) -> str:

@@ -8,6 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 UNKNOWN = "\ue000"  # stands where text is not known before the command runs
+# Characters that variables, substitutions and files become, all together: `x=$x$x;` doubles each time.
+MAX_EXPANDED = 64 * 1024
+# Nodes of the tree and words that are read, again for each value of a `for` and each call of a function.
+MAX_VISITS = 3_000
+# Levels of nesting in the tree; each takes about four frames of Python's stack.
+MAX_DEPTH = 64
 _QUOTED_AT = 0xE100  # a character that is quoted stands this much higher until a word is done
 _SPECIAL = " \t\n{},*?[]~"
 _QUOTE = {ord(c): chr(_QUOTED_AT + ord(c)) for c in _SPECIAL}
@@ -108,6 +114,27 @@ class Memory:
     arguments: tuple[Word, ...] | None = None  # None: not known
     folder: str = "."
     is_unpacked: bool = False  # an archive that was downloaded
+    expanded: int = 0
+    visited: int = 0
+    depth: int = 0  # of commands in words in commands: Python's own stack
+    is_too_deep: bool = False
+
+    def enter(self) -> bool:
+        """One level deeper, until the caller counts ``depth`` down. False, and no level, where it is deep."""
+        if self.depth >= MAX_DEPTH:
+            self.is_too_deep = True
+            return False
+        self.depth += 1
+        return True
+
+    @property
+    def is_spent(self) -> bool:
+        return self.expanded > MAX_EXPANDED or self.visited > MAX_VISITS
+
+    def counted(self, text: str) -> str:
+        """``text``, as long as there is room for more."""
+        self.expanded += len(text)
+        return UNKNOWN if self.is_spent else text
 
 
 def names(text: str) -> frozenset[str]:

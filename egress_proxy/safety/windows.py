@@ -9,13 +9,16 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from egress_proxy.safety.reading import Limit, Reading
+from egress_proxy.safety.reading import MAX_INNER_TEXT, Limit, Reading
 from egress_proxy.safety.values import Command, names, without_marks, words_of
 
 _MAX_LEVELS = 5
 _SEPARATOR = re.compile(r"&&|\|\||[&;|\n(){}]")
 _TOKEN = re.compile(r"\"(?:[^\"])*\"|'(?:[^'])*'|&&|\|\||[&;|\n(){}]|[^\s\"'&;|(){}]+|\s")
 _PARAMETERS = ("-recurse", "-force", "-confirm", "-literalpath", "-path", "-verb", "-number", "-driveletter")
+_SLASHED = re.compile(r"(?:/[a-z])+", re.IGNORECASE)
+_ASSIGNED = re.compile(r"(\$\w+)\s*=([^;\n]*)")
+_SHELLS = {"%comspec%": "cmd", "$env:comspec": "cmd"}
 _REMOVERS = frozenset({"ri", "rm", "del", "erase", "rd", "rmdir"})
 _NAMES = {
     "erase": "del",
@@ -46,12 +49,21 @@ class _Reader:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._saved: set[str] = set()
+        self._fetched: set[str] = set()  # variables that hold what was downloaded
 
     def read(self, text: str, level: int) -> None:
         was_downloaded = False
+        for found in _ASSIGNED.finditer(text):
+            if _DOWNLOADING.search(found[2]):
+                self._fetched.add(found[1].lower())
+        self._reading.text_length += len(text)
+        if self._reading.text_length > MAX_INNER_TEXT:
+            self._reading.limits.add(Limit.DEEP)
+            return
         for words, separator in _split(text):
             if self._reading.is_full:
                 break
+            self._reading.memory.visited += len(words)
             was_downloaded = self._command(words, level, was_downloaded and separator == "|")
 
     def _command(self, words: list[str], level: int, downloaded: bool) -> bool:
@@ -61,7 +73,7 @@ class _Reader:
         if not words or not self._reading.has_room_for(len(words)):
             return False
         name = _name(words)
-        arguments = [_parameter(word) for word in words[1:]]
+        arguments = [part for word in words[1:] for part in _parted(_parameter(word))]
         effects = list(self._effects(name, words, downloaded))
         self._reading.note(Command(tuple(words_of([name, *arguments])), tuple(effects)))
         for text in _inner(name, words[1:]):
@@ -80,7 +92,9 @@ class _Reader:
         text = " ".join(words[1:])
         if name in _RUNNERS and downloaded:
             yield "run download"
-        if name == "invoke-expression" and _DOWNLOADING.search(text):
+        if name == "invoke-expression" and (
+            _DOWNLOADING.search(text) or self._fetched.intersection(text.lower().split())
+        ):
             yield "run download"
         program = words[0].lower().removeprefix(".\\").removeprefix("./").rpartition("\\")[2]
         launched = [word.lower().rpartition("\\")[2] for word in words[1:8]] if name in _LAUNCHERS else []
@@ -96,7 +110,8 @@ def _split(text: str) -> Iterator[tuple[list[str], str]]:
     words: list[str] = []
     current, before = "", ""
     is_open = False
-    for token in _TOKEN.findall(text):
+    for found in _TOKEN.finditer(text):
+        token = found[0]
         if _SEPARATOR.fullmatch(token) or token.isspace():
             if is_open:
                 words.append(current)
@@ -119,7 +134,7 @@ def _unescaped(token: str) -> str:
 
 
 def _name(words: list[str]) -> str:
-    name = words[0].lower().rpartition("\\")[2].rpartition("/")[2]
+    name = _SHELLS.get(words[0].lower(), words[0].lower()).rpartition("\\")[2].rpartition("/")[2]
     for suffix in (".exe", ".cmd", ".bat", ".com"):
         name = name.removesuffix(suffix)
     if name in _REMOVERS and (name in ("ri", "rm") or any(word.startswith("-") for word in words[1:])):
@@ -130,6 +145,8 @@ def _name(words: list[str]) -> str:
 def _parameter(word: str) -> str:
     """PowerShell takes a parameter by any beginning of its name."""
     lower = word.lower()
+    if lower in ("-rf", "-fr"):
+        return "-recurse"
     if re.fullmatch(r"-[a-z]{1,12}(?::.*)?", lower):
         name, colon, value = lower.partition(":")
         for parameter in _PARAMETERS:
@@ -138,27 +155,40 @@ def _parameter(word: str) -> str:
     return lower
 
 
+def _parted(word: str) -> list[str]:
+    """`/s/q`: two switches."""
+    return [f"/{letter}" for letter in word[1:].split("/")] if _SLASHED.fullmatch(word) else [word]
+
+
 def _inner(name: str, words: list[str]) -> Iterator[str]:
     """Texts that another shell is given."""
     lower = [word.lower() for word in words]
     for index, word in enumerate(lower):
-        rest = words[index + 1 :]
         if name == "cmd" and word in ("/c", "/k", "/r"):
-            yield " ".join(rest)
+            yield " ".join(words[index + 1 :])
             return
-        elif name in ("powershell", "pwsh") and word.startswith("-e") and not word.startswith("-ex") and rest:
-            yield _decoded(rest[0])
+        elif (
+            name in ("powershell", "pwsh")
+            and word.startswith(("-e", "/e"))
+            and word[1:3] != "ex"
+            and index + 1 < len(words)
+        ):
+            yield _decoded(words[index + 1])
         elif (name in ("powershell", "pwsh") and word.startswith("-c") and "-command".startswith(word)) or (
             name in ("forfiles", "for") and word in ("/c", "do")
         ):
-            yield " ".join(rest)
+            yield " ".join(words[index + 1 :])
+            return
         elif name == "wsl":
             yield " ".join(words)
             return
     if name == "invoke-expression" or (name in ("powershell", "pwsh") and lower and lower[0][0] not in "-/"):
         yield " ".join(words)
     if name == "start" and words:
-        yield " ".join(word for word in words if not word.startswith("/"))
+        at = 0
+        while at < len(words) and (words[at].startswith("/") or words[at] == ""):
+            at += 1
+        yield " ".join(words[at:])
 
 
 def _decoded(text: str) -> str:

@@ -4,7 +4,7 @@ Runs nothing itself: a substitution is handed to ``evaluate``, a text to ``read`
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tree_sitter import Node
 
@@ -28,6 +28,7 @@ _PLAIN = re.compile(r"[\w./=:@%+^-]+")  # most words, by far
 _SLICE = re.compile(r":\s*(\d+)(?::\s*(\d+))?")
 _REPLACE = re.compile(r"(//?)([^/]+)/?(.*)", re.DOTALL)
 _DEFAULT = re.compile(r":?[-=]")
+_MAX_SEPARATORS = 32
 _PARAMETERS = ("@", "*")
 _WHOLE = re.compile(r"\$@|\$\{@\}|\$\{\w+\[@\]\}")  # several words, even in quotes
 _BACKQUOTED = re.compile(r"(?<!\\)`([^`]*)`")
@@ -49,6 +50,9 @@ class Words:
 
     def fields(self, node: Node) -> list[Word]:
         """The words that one argument becomes; none where it expands to nothing."""
+        self._memory.visited += 1
+        if self._memory.is_spent:
+            return []
         if node.type in ("word", "command_name", "number") and _PLAIN.fullmatch(text := text_of(node)):
             return [Word(text)]
         before, self._origin = self._origin, Origin.NONE
@@ -77,14 +81,23 @@ class Words:
     def scan(self, node: Node) -> None:
         """Run what is substituted anywhere below, for what it does. Not recursive: trees are deep."""
         pending = [node]
-        while pending:
+        while pending and not self._memory.is_spent:
             current = pending.pop()
+            self._memory.visited += 1
             if current.type in _EVALUATED:
                 self._evaluate(current)
             else:
                 pending += current.named_children
 
     def _marked(self, node: Node) -> str:
+        self._memory.visited += 1
+        if self._memory.is_spent or not self._memory.enter():
+            return UNKNOWN
+        marked = self._spelled(node)
+        self._memory.depth -= 1
+        return marked
+
+    def _spelled(self, node: Node) -> str:
         match node.type:
             case "raw_string":
                 return quoted(text_of(node)[1:-1])
@@ -93,7 +106,7 @@ class Words:
             case "string":
                 return self._string(node)
             case "concatenation" | "translated_string" | "command_name":
-                return "".join(map(self._marked, node.children or ())) or bare(text_of(node))
+                return self._joined(node.children) or bare(text_of(node))
             case "simple_expansion" | "expansion":
                 return self._expansion(node)
             case "command_substitution":
@@ -108,6 +121,14 @@ class Words:
             case _:
                 return bare(text_of(node))
 
+    def _joined(self, nodes: Sequence[Node]) -> str:
+        parts: list[str] = []
+        for node in nodes:
+            if self._memory.is_spent:
+                break
+            parts.append(self._marked(node))
+        return "".join(parts)
+
     def _string(self, node: Node) -> str:
         return self._with_gaps(node, node.start_byte + 1, node.end_byte - 1)
 
@@ -116,6 +137,8 @@ class Words:
         source, offset = node.text or b"", node.start_byte
         parts, at = [], start
         for child in node.named_children:
+            if self._memory.is_spent:
+                break
             if child.type in ("string_content", "heredoc_content"):
                 continue
             parts.append(in_double_quotes(decoded(source[at - offset : child.start_byte - offset])))
@@ -132,7 +155,7 @@ class Words:
     def _substituted(self, node: Node) -> str:
         content = self._evaluate(node)
         self._origin |= content.origin
-        return content.text.rstrip("\n")
+        return self._memory.counted(content.text.rstrip("\n"))
 
     def _pipe(self, node: Node) -> str:
         content = self._evaluate(node)
@@ -142,6 +165,8 @@ class Words:
         return path
 
     def _expansion(self, node: Node) -> str:
+        if self._memory.is_spent:
+            return UNKNOWN
         whole = text_of(node)
         text = whole.lstrip()  # between two of them the grammar counts a blank to the second
         found = _NAME.fullmatch(text)
@@ -157,14 +182,14 @@ class Words:
         if known is not None:
             self._origin |= known.origin
         blank = whole[: len(whole) - len(text)]
-        return blank + self._separated(self._operated(node, name, known, rest))
+        return self._memory.counted(blank + self._separated(self._operated(node, name, known, rest)))
 
     def _separated(self, text: str) -> str:
         """A line may have chosen what parts words."""
         separators = self._memory.variables.get("IFS")
         if separators is None or not separators.is_known:
             return text
-        return text.translate({ord(character): " " for character in separators.text})
+        return text.translate({ord(character): " " for character in separators.text[:_MAX_SEPARATORS]})
 
     def _variable(self, name: str) -> Content | None:
         if name in _PARAMETERS or name.isdigit():
@@ -198,5 +223,13 @@ class Words:
         if found := _REPLACE.fullmatch(rest):
             return known.text.replace(found[2], found[3], -1 if found[1] == "//" else 1)
         if rest[:1] in ("%", "#") and known.text.strip():
-            return UNKNOWN
+            return _trimmed(known.text, rest)
         return known.text
+
+
+def _trimmed(text: str, operation: str) -> str:
+    """`${x%/}`: without the end, or with # the beginning; not known where a pattern says which."""
+    part = operation.lstrip(operation[0])
+    if not _PLAIN.fullmatch(part):
+        return UNKNOWN
+    return text.removesuffix(part) if operation[0] == "%" else text.removeprefix(part)

@@ -24,6 +24,8 @@ CODE_FLAGS: dict[str, tuple[str, ...]] = {
     "expect": ("-c",),
     "groovy": ("-e",),
     "julia": ("-e",),
+    "r": ("-e",),
+    "emacs": ("--eval", "-eval", "--execute", "-f"),
 }
 INTERPRETERS = frozenset(CODE_FLAGS) | {"nodejs", "tclsh"}
 
@@ -38,7 +40,7 @@ SHELL_OPTIONS: dict[str, tuple[str, ...]] = {
     "pnpx": ("-c", "--call"),
     "nix-shell": ("--run", "--command"),
     "zip": ("-TT", "--unzip-command"),
-    "rsync": ("-e", "--rsh"),
+    "rsync": ("-e", "--rsh", "--rsync-path"),
     "tar": ("--to-command", "-I", "--use-compress-program"),
     "pg_ctl": ("--shell",),
     "start-stop-daemon": ("--startas", "-a", "--exec"),
@@ -50,6 +52,32 @@ SHELL_OPTIONS: dict[str, tuple[str, ...]] = {
     "vagrant": ("-c", "--command"),
     "sg": ("-c",),
 }
+# What a variable of this name holds is run as a command by many programs.
+COMMAND_VARIABLES = names(
+    "EDITOR VISUAL PAGER MANPAGER BROWSER GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_SSH_COMMAND GIT_SSH "
+    "GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS GIT_PROXY_COMMAND PROMPT_COMMAND LESSOPEN SYSTEMD_EDITOR "
+    "SUDO_EDITOR FCEDIT RSYNC_RSH PSQL_PAGER PSQL_EDITOR KUBE_EDITOR"
+)
+# Keys of git's settings, in lower case, whose value git runs.
+GIT_COMMAND_KEYS = (
+    "core.pager",
+    "core.editor",
+    "core.sshcommand",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.askpass",
+    "sequence.editor",
+    "diff.external",
+    "gpg.program",
+    "pager.",
+    "filter.",
+    "difftool.",
+    "mergetool.",
+    "credential.helper",
+    "uploadpack.packobjectshook",
+    "interactive.difffilter",
+    "merge.",
+)
 # Program -> options whose value is one of the program's own commands; `!…` there is a shell's.
 BANG_OPTIONS: dict[str, tuple[str, ...]] = {
     "vi": ("-c", "--cmd"),
@@ -58,6 +86,8 @@ BANG_OPTIONS: dict[str, tuple[str, ...]] = {
     "ex": ("-c", "--cmd"),
     "view": ("-c", "--cmd"),
     "gdb": ("-ex", "-iex", "--eval-command"),
+    "less": (),
+    "more": (),
     "psql": ("-c", "--command"),
     "mysql": ("-e", "--execute"),
 }
@@ -171,6 +201,15 @@ WRAPPERS: dict[str, Wrapper] = {
     "ssh": Wrapper("BbcDEeFIiJLlmOopQRSWw", operands=1, joins=True),
     "sshpass": Wrapper("pfde"),
     "mosh": Wrapper("p", operands=1),
+    "autossh": Wrapper("BbcDEeFIiJLlMmOopQRSWw", operands=1, joins=True),
+    "dbclient": Wrapper("bciJlLpRW", operands=1, joins=True),
+    "pdsh": Wrapper("wxgGlfutM", joins=True),
+    "pssh": Wrapper("hHlpoetOxX", joins=True),
+    "parallel-ssh": Wrapper("hHlpoetOxX", joins=True),
+    "clush": Wrapper("wxgXfutl", joins=True),
+    "k3s": Wrapper(),
+    "microk8s": Wrapper(),
+    "minikube": Wrapper("p"),
     "docker": Wrapper(
         _CONTAINER.values, (), 1, verbs=("run", "exec"), flags="itdPqT", long_flags=_CONTAINER.long_flags
     ),

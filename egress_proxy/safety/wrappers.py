@@ -20,8 +20,16 @@ from egress_proxy.safety.inner import (
 from egress_proxy.safety.special_wrappers import SPECIAL
 from egress_proxy.safety.values import Content, Word
 from egress_proxy.safety.wrapper_options import after_options
-from egress_proxy.safety.wrapper_table import BANG_OPTIONS, CODE_FLAGS, SHELL_OPTIONS, WRAPPERS, Wrapper
+from egress_proxy.safety.wrapper_table import (
+    BANG_OPTIONS,
+    CODE_FLAGS,
+    COMMAND_VARIABLES,
+    SHELL_OPTIONS,
+    WRAPPERS,
+    Wrapper,
+)
 
+_FED = re.compile(r"system\(\s*\$\d|print\s*\|\s*\"(?:ba|z|da|k)?sh\"")  # what flows into awk is run
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 
 
@@ -40,7 +48,7 @@ def unwrap(words: Sequence[Word]) -> Iterator[Inner]:
         yield from special(rest)
     wrapper = WRAPPERS.get(program)
     if wrapper is not None:
-        yield from _wrapped(wrapper, rest)
+        yield from _wrapped(program, wrapper, rest)
 
 
 def _interpreted(language: str, words: Sequence[Word]) -> Iterator[Inner]:
@@ -75,7 +83,8 @@ def _code_after(language: str, words: Sequence[Word], at: int) -> Iterator[Inner
 
 def _is_one_of(text: str, flags: Sequence[str]) -> bool:
     """Also the last of a bundle: `-lc`."""
-    bundle = len(text) > 2 and text[0] == "-" and text[1] != "-" and f"-{text[-1]}" in flags
+    is_short = len(text) > 2 and text[0] == "-" and text[1] not in "-Mm"  # Perl's -MFile=rmtree
+    bundle = is_short and f"-{text[-1]}" in flags
     return text in flags or bundle
 
 
@@ -86,13 +95,24 @@ def _takes_value(language: str, text: str) -> bool:
 
 
 def _awk(words: Sequence[Word]) -> Iterator[Inner]:
-    at = 0
+    at, given = 0, ""
     while at < len(words) and words[at].text.startswith("-"):
-        if words[at].text in ("-f", "--file"):
+        text, following = words[at].text, words[at + 1].text if at + 1 < len(words) else ""
+        if text in ("-f", "--file"):
+            yield Script(following, "awk")
             return
-        at += 2 if words[at].text in ("-F", "-v") else 1
+        if text in ("-e", "--source"):
+            at += 1
+            break
+        if text.startswith("-v"):
+            name, _, value = (text[2:] or following).partition("=")
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            given += f'{name} = "{escaped}";'
+        at += 2 if text in ("-F", "-v") else 1
     if at < len(words):
-        yield Code(Content(words[at].text, words[at].origin), "awk")
+        yield Code(Content(given + words[at].text, words[at].origin), "awk")
+        if _FED.search(words[at].text):
+            yield StandardInput()
 
 
 def _option_texts(program: str, words: Sequence[Word]) -> Iterator[Inner]:
@@ -104,28 +124,35 @@ def _option_texts(program: str, words: Sequence[Word]) -> Iterator[Inner]:
         elif equals and name.startswith("--") and name in shell:
             yield Code(Content(value, word.origin))
         elif word.text in bang and index + 1 < len(words):
-            text = words[index + 1].text.lstrip(": ").removeprefix("\\")
-            if text.startswith("!"):
-                yield Code(Content(text[1:]))
-        elif bang and word.text.startswith(("+!", "+:!")):
-            yield Code(Content(word.text.partition("!")[2]))
+            yield Code(Content(words[index + 1].text), _prompt_of(program))
+        elif program in BANG_OPTIONS and word.text.startswith("+") and len(word.text) > 1:
+            yield Code(Content(word.text[1:]), _prompt_of(program))
         elif program == "tar" and word.text.startswith("--checkpoint-action=exec="):
             yield Code(Content(word.text.split("=", 2)[2]))
 
 
-def _wrapped(wrapper: Wrapper, words: Sequence[Word]) -> Iterator[Inner]:
+def _prompt_of(program: str) -> str:
+    return "bang" if program in ("psql", "mysql", "gdb", "less", "more") else "vim"
+
+
+def _wrapped(program: str, wrapper: Wrapper, words: Sequence[Word]) -> Iterator[Inner]:
     if wrapper.verbs:
         words = _below_verb(wrapper.verbs, words)
     if wrapper.after_dashes:
         yield from _after_dashes(words)
         return
     at = after_options(wrapper, words)
-    while at < len(words) and _ASSIGNMENT.fullmatch(words[at].text):
+    while at < len(words) and (_ASSIGNMENT.fullmatch(words[at].text) or words[at].text == "-"):
+        name, _, value = words[at].text.partition("=")
+        if name in COMMAND_VARIABLES:
+            yield Code(Content(value, words[at].origin))
         at += 1
     inner = words[at + wrapper.operands :]
     if wrapper.operands and inner and inner[0].text == "--":
         inner = inner[1:]
     if not inner:
+        if program in ("ssh", "autossh", "dbclient") and at < len(words):
+            yield StandardInput()
         return
     if wrapper.joins:
         yield Code(joined(inner))

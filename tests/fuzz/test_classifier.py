@@ -7,7 +7,6 @@ dangerous_lines.py; bash runs them in shell_sandbox.py, which needs bubblewrap.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -90,11 +89,7 @@ def test_a_long_line_takes_linear_time(shape: str) -> None:
 # Lines by construction
 
 
-# A known gap: `$((` that is no arithmetic but a subshell in a substitution; the grammar cannot tell.
-NOT_TOLD = re.compile(r"\$\(\(")
-
-
-@given(executed().filter(lambda line: not NOT_TOLD.search(line)))
+@given(executed())
 def test_a_line_that_runs_a_dangerous_command_is_not_safe(line: str) -> None:
     assert judged(line) != "safe", line
 

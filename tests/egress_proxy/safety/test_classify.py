@@ -1,5 +1,6 @@
 """Grades of the labelled lines and of the case bank; what never changes a grade; time."""
 
+import sys
 import time
 
 import pytest
@@ -9,7 +10,10 @@ from hypothesis import strategies as st
 from egress_proxy.safety.classify import Severity, classify_shell_command
 from egress_proxy.safety.syntax import PARSED_BYTES
 from tests.benchmarks.classifier.corpus import Line, corpus
+from tests.benchmarks.classifier.timing import SHAPES, WINDOWS_SHAPES
 
+# About 50 ms on a slow machine.
+MOST_CALLS = 250_000
 RANK = [Severity.SAFE, Severity.WARNING, Severity.CRITICAL]
 CRITICAL = [
     line.command
@@ -143,6 +147,43 @@ def test_a_line_that_does_not_parse_is_not_safe_when_something_runs() -> None:
     assert grade("ls ) foo") is not Severity.SAFE
 
 
+def calls(line: str, platform: str) -> int:
+    """How many functions are called: what time is made of, but the same each time."""
+    counted = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        grade(line, platform)
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("platform", "shape"),
+    [("unix", name) for name in SHAPES] + [("windows", name) for name in WINDOWS_SHAPES],
+)
+def test_work_grows_no_faster_than_the_text_and_stops_growing(platform: str, shape: str) -> None:
+    make = (SHAPES if platform == "unix" else WINDOWS_SHAPES)[shape]
+    grade("ls", platform)
+    small, large, huge = (calls(make(size), platform) for size in (4_000, 32_000, 100_000))
+    assert large < 9 * small + 10_000
+    assert large < MOST_CALLS
+    assert huge < 1_000
+
+
+@pytest.mark.parametrize(
+    "shape", ["a variable that doubles", "negations", "commands that differ", "wrappers"]
+)
+def test_a_line_that_is_given_up_is_a_warning_at_least(shape: str) -> None:
+    assert grade(SHAPES[shape](32_000)) is not Severity.SAFE
+
+
 @pytest.mark.parametrize(
     "unit", ["a;", "a|", "\0", "a)", "<>&|;", "${", "<<a ", "rm a ", '"', "é)", "{a,b}", "x=$x$x;"]
 )
@@ -156,3 +197,24 @@ def test_time_grows_with_the_text_alone(unit: str) -> None:
     cpu_s(100)
     assert cpu_s(30_000) < 1
     assert cpu_s(100_000) < 0.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for f in 1 2 3 4 5 6 7 /; do rm -rf $f; done",
+        "find . " + "-exec a {} \\; " * 20 + "-exec rm -rf / \\;",
+        "sed '" + "p;" * 600 + "e rm -rf /'",
+        "python3 -c '" + 'run("a");' * 400 + 'os.system("rm -rf /")\'',
+        "psql " + "-c x " * 200 + "-c 'drop database x'",
+        "make -f - <<'E'\na:\n" + "\tb\n" * 100 + "\trm -rf /\nE",
+        "".join(f"trap 'a{number}' EXIT;" for number in range(40)) + "trap 'rm -rf /' INT",
+        "printf '%s\\n' " + "a " * 20 + "/ | xargs -I{} rm -rf {}",
+    ],
+)
+def test_what_is_harmless_before_a_command_does_not_hide_it(line: str) -> None:
+    assert grade(line) is not Severity.SAFE
+
+
+def test_each_value_of_a_loop_is_followed() -> None:
+    assert grade("for f in 1 2 3 4 5 6 7 /; do rm -rf $f; done") is Severity.CRITICAL

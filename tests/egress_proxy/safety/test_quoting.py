@@ -55,6 +55,8 @@ def test_a_pattern_of_one_letter_is_that_letter() -> None:
         ("-x", "/", "-x"),
         ("../x", ".", "../x"),
         ("~/", ".", "~"),
+        ("./~a", ".", "./~a"),
+        ("~/..", ".", "/home"),
     ],
 )
 def test_paths_lose_their_detours(path: str, folder: str, meant: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from egress_proxy.safety.inner import Words
-from egress_proxy.safety.searches import fed_by, found_by
+from egress_proxy.safety.inner import Code, Words
+from egress_proxy.safety.searches import fed_by, found_by, in_parallel
 from egress_proxy.safety.values import UNKNOWN, Content, words_of
 
 
@@ -19,8 +19,11 @@ def texts(items: object) -> list[str]:
         ("/ -name * -delete", ["rm -r -f /"]),
         (". -name x -delete", ["rm -r -f ./found.file"]),
         ("a b -exec X {} ;", ["X a", "X b"]),
+        ("-L / -xdev -exec X {} ;", ["X /", "X /*"]),
         ("-exec X {} +", ["X ."]),
         (". -name x", []),
+        ("/ ( -name x -o -name * ) -delete", ["rm -r -f /"]),
+        ("/a -exec chown X {} +", ["chown -R X /a", "chown -R X /a/*"]),
     ],
 )
 def test_find(line: str, expected: list[str]) -> None:
@@ -31,10 +34,25 @@ def test_find(line: str, expected: list[str]) -> None:
     ("line", "given", "expected"),
     [
         ("-0 X a", "b\0c", ["X a b c"]),
-        ("-I{} X {}y", "b c", ["X by", "X cy"]),
+        ("-I{} X {}y", "b c\nd", ["X b cy", "X dy"]),
+        ("-i X {}", "b", ["X b"]),
+        ("-n 1 X", "b c", ["X b c"]),
         ("-n 1 X", UNKNOWN, [f"X {UNKNOWN}"]),
         ("", "a", []),
     ],
 )
 def test_xargs(line: str, given: str, expected: list[str]) -> None:
     assert texts(fed_by(words_of(line.split()), Content(given))) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "expected"),
+    [
+        ("X {} ::: a b", "", ["X a", "X b"]),
+        ("-j 4 X", "a\nb c", ["X a", "X b c"]),
+        ("X", UNKNOWN, [f"X {UNKNOWN}"]),
+    ],
+)
+def test_parallel(line: str, given: str, expected: list[str]) -> None:
+    found = in_parallel(words_of(line.split(" ")), Content(given))
+    assert [item.content.text for item in found if isinstance(item, Code)] == expected

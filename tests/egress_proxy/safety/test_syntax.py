@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from egress_proxy.safety.syntax import parse, text_of
+from egress_proxy.safety.syntax import Effort, parse, text_of
 
 
 def test_text_comes_back_as_it_was_written() -> None:
@@ -27,3 +27,21 @@ def test_scripts_are_not_given_up() -> None:
     root = parse("ls -la; echo $(foo bar) | grep x > y\n" * 850)
     assert root is not None
     assert not root.has_error
+
+
+def test_many_here_documents_in_one_line_are_given_up() -> None:
+    assert parse("cat " + "<<E " * 60) is not None
+    assert parse("cat " + "<<E " * 70) is None
+    assert parse("cat <<E\nE\n" * 70) is not None
+
+
+def test_all_texts_of_a_line_share_one_effort() -> None:
+    effort = Effort()
+    broken = "a) ; (" * 200
+    assert any(parse(broken, effort) is None for _ in range(50))
+    assert parse("ls", effort) is None
+    assert parse("ls") is not None
+
+
+def test_text_that_grows_when_it_is_escaped_is_given_up() -> None:
+    assert parse("\udc80" * 30_000) is None

@@ -21,6 +21,8 @@ from egress_proxy.safety.values import UNKNOWN, Origin
         ("${v/a/c} ${v:0:1}", ["c", "b", "a"]),
         ("$(echo hi) `printf x`", ["hi", "x"]),
         ("${HOME:0:1}", ["/"]),
+        ("${HOME%/}/ ${w#v}x", ["~/", "x"]),
+        ("${w%?}", [UNKNOWN]),
         ("{a,b}c '{a,b}'", ["ac", "bc", "{a,b}"]),
         ("$((1+1))", [UNKNOWN]),
         ("${!w}", ["a", "b"]),
