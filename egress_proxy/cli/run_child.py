@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from egress_proxy.cli.run_streams import STDERR, STDIN, CopiedStderr, given_stdin
 from egress_proxy.cli.run_terminal import kept_terminal
 from egress_proxy.sandbox.confinement import Confinement
-from egress_proxy.sandbox.delivery import deliver
+from egress_proxy.sandbox.delivery import deliver, deliver_from_terminal
 
-# A terminal sends these to the command and to us alike; anybody else only to us.
+# A terminal sends these to its whole foreground group, anybody else to us alone.
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _AGAIN_S = 0.02  # bwrap takes some of it until there is a command
+_LAST_WORDS_S = (
+    1.0  # of a command that was to end; else they wait for who reads our stderr, as long as it takes
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,10 @@ async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
         confinement.started()
         if stderr is not None:
             stderr.started()
-        with _forwarding(confinement.backend, process.pid, interactive=interactive):
+        with _forwarding(confinement.backend, process.pid, interactive=interactive) as heard:
             code = await process.wait()
-        return Ended(code, None if stderr is None else await stderr.tail())
+        limit_s = _LAST_WORDS_S if heard else None
+        return Ended(code, None if stderr is None else await stderr.tail(limit_s))
 
 
 @contextlib.contextmanager
@@ -65,21 +69,39 @@ def _blocked(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _forwarding(backend: str, pid: int, *, interactive: bool) -> Iterator[None]:
+def _forwarding(backend: str, pid: int, *, interactive: bool) -> Iterator[set[signal.Signals]]:
+    """Gives those that have come so far."""
     loop = asyncio.get_running_loop()
+    heard: set[signal.Signals] = set()
     is_running = True
 
     def pass_on(number: signal.Signals) -> None:
-        if is_running and not deliver(backend, pid, number):
+        heard.add(number)
+        if not is_running:
+            return
+        if number in _FROM_TERMINAL and _has_terminal():
+            if not interactive:  # else it is in our group, and has been sent it
+                deliver_from_terminal(backend, pid, number)
+        elif not deliver(backend, pid, number):
             loop.call_later(_AGAIN_S, pass_on, number)
 
-    for number in (*_FORWARDED, *(() if interactive else _FROM_TERMINAL)):
+    for number in (*_FORWARDED, *_FROM_TERMINAL):
         loop.add_signal_handler(number, pass_on, number)
-    for number in _FROM_TERMINAL if interactive else ():
-        loop.add_signal_handler(number, lambda: None)
     try:
-        yield
+        yield heard
     finally:
         is_running = False
         for number in (*_FORWARDED, *_FROM_TERMINAL):
             loop.remove_signal_handler(number)
+
+
+def _has_terminal() -> bool:
+    """Whether we are the foreground job of one, and so what was sent is most likely a key's."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)

@@ -71,10 +71,13 @@ class CopiedStderr:
         os.close(self.child_end)
         self.child_end = -1
 
-    async def tail(self) -> bytes:
-        """The end of what was said. Call it when the command has ended; what is there is copied first."""
+    async def tail(self, limit_s: float | None = None) -> bytes:
+        """The end of what was said. Call it when the command has ended; what is there is copied first,
+        which takes as long as who reads our stderr, but ``limit_s`` at most."""
         self._tell_end()
-        await self._is_copied.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._is_copied.wait()
         return bytes(self._tail)
 
     def __enter__(self) -> "CopiedStderr":

@@ -52,9 +52,10 @@ def sandbox(
     if command and name != "linux-wrap":
         raise VerbFailed(ExitCode.USAGE, f"{name} takes no command; see {program} {name} --help")
     arguments.command = command
+    code = action(arguments, environ)
     if bare_module:
         _warn_of_working_folder(arguments)
-    return action(arguments, environ)
+    return code
 
 
 def _overview(program: str) -> str:

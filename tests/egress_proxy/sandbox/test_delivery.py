@@ -91,8 +91,9 @@ def test_a_key_is_for_all_of_the_commands_group_and_not_for_ours() -> None:
 
 def test_the_supervisor_has_been_sent_a_key_by_the_terminal_itself() -> None:
     """So that the command hears of it once."""
-    with spawned("landlock", "trap 'echo caught' INT; echo ready; read line; echo $?") as process:
+    script = "trap 'echo caught' INT; /bin/sh -c 'echo ready; read line; exit 4'; echo $?"
+    with spawned("landlock", script) as process:
         ready(process)
         deliver_from_terminal("landlock", process.pid, signal.SIGINT)
         out, _ = process.communicate("\n", timeout=DEFAULT_S)
-    assert out == "0\n"
+    assert out == "4\n"

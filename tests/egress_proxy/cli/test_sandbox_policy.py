@@ -1,0 +1,104 @@
+"""From flags to one policy: roots judged, hosts parsed, contradictions refused, the proxy asked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.sandbox_arguments import describe_parser
+from egress_proxy.cli.sandbox_policy import attach_path, home_of, roots_of, spec_of, working_folder
+from egress_proxy.sandbox.spec import (
+    NoNetwork,
+    OpenNetwork,
+    PortsOnly,
+    SandboxSpec,
+    SandboxUnavailable,
+    ThroughProxy,
+)
+from tests.support.attach_peer import WELCOME, attach_peer
+
+
+def spec(*flags: str, **environ: str) -> SandboxSpec:
+    return spec_of(describe_parser("x").parse(flags), {"HOME": "/home/one", **environ})
+
+
+def test_without_flags_nothing_is_written_and_the_network_is_open() -> None:
+    assert spec() == SandboxSpec((), OpenNetwork(), cwd=os.getcwd(), home="/home/one")
+
+
+def test_flags_become_what_they_say(tmp_path: Path) -> None:
+    given = spec("--writable-root", str(tmp_path), "--no-network", "--no-mask", "--mask", "secret")
+    assert given.roots == (str(tmp_path.resolve()),)
+    assert given.egress == NoNetwork()
+    assert (given.mask_secrets, given.masks) == (False, (os.path.abspath("secret"),))
+    assert spec("--allow-host", "a.test:81").egress == PortsOnly(frozenset({81}))
+
+
+def test_the_proxy_is_asked_for_its_port(tmp_path: Path) -> None:
+    with attach_peer(tmp_path, WELCOME) as path:
+        assert spec("--proxy", path).egress == ThroughProxy(path, 8899)
+        assert spec("--allow-host", "localhost:8899", EGRESS_ATTACH=path).egress == ThroughProxy(path, 8899)
+    with pytest.raises(SandboxUnavailable, match="no proxy answers"):
+        spec("--proxy", path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--no-network", "--proxy", "/x"], "--no-network and --proxy exclude"),
+        (["--no-network", "--allow-host", "a.test"], "--no-network and --allow-host exclude"),
+        (["--proxy", "/x", "--allow-host", "a.test"], "--proxy and --allow-host exclude"),
+        (["--proxy", ""], "--proxy is empty"),
+        (["--allow-host", "https://a.test"], r"https://a\.test.*\(--allow-host\)"),
+        (["--allow-host", "a.test,b.test"], "a.test,b.test"),
+        (["--writable-root", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_contradictions_and_bad_words_are_usage_errors(flags: list[str], words: str) -> None:
+    with pytest.raises(VerbFailed, match=words) as failed:
+        spec(*flags)
+    assert failed.value.code == ExitCode.USAGE
+
+
+def test_both_kinds_of_roots_are_one_list_without_roots_in_roots(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    assert roots_of([str(inner)], [str(tmp_path)], {}) == (str(tmp_path.resolve()),)
+    assert roots_of([], ["/etc"], {}) == ("/etc",)
+
+
+def test_the_refusal_names_the_flag_that_the_verb_has() -> None:
+    with pytest.raises(VerbFailed, match="--dangerously-writable-root lifts this"):
+        roots_of(["/etc"], [], {})
+    with pytest.raises(VerbFailed, match="; --dangerously-rw lifts this"):
+        roots_of(["/etc"], [], {}, "--dangerously-rw")
+
+
+def test_the_folder_of_the_attach_socket_is_no_root(tmp_path: Path) -> None:
+    with pytest.raises(VerbFailed, match="the proxy's own folder"):
+        roots_of([str(tmp_path)], [], {"EGRESS_ATTACH": str(tmp_path / "attach.sock")})
+
+
+def test_a_home_that_is_no_path_is_none() -> None:
+    assert home_of({"HOME": "/home/one"}) == "/home/one"
+    assert home_of({}) is home_of({"HOME": "here"}) is home_of({"HOME": ""}) is None
+
+
+def test_the_attach_socket_is_the_named_one_else_the_usual() -> None:
+    environ = {"XDG_RUNTIME_DIR": "/run/user/1"}
+    assert attach_path({**environ, "EGRESS_ATTACH": "/x"}) == "/x"
+    assert attach_path(environ) == "/run/user/1/egress-proxy/attach.sock"
+
+
+def test_a_working_folder_that_is_gone_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(VerbFailed, match="the working folder cannot be used"):
+        working_folder()
