@@ -33,7 +33,6 @@ def harden_process() -> None:
         if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
             reason = os.strerror(ctypes.get_errno())
             raise VerbFailed(ExitCode.FAILURE, f"the process cannot be made non-dumpable: {reason}")
-    _raise_descriptor_limit()
 
 
 def wipe_environment(names: Collection[str]) -> None:
@@ -50,7 +49,8 @@ def wipe_environment(names: Collection[str]) -> None:
         os.environ.pop(variable, None)
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
+    """For a service, with its thousands of tunnels. `run` would hand it on to its command, and does without."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_LIMIT
     wanted = min(most, _DESCRIPTORS_LIMIT)

@@ -18,7 +18,12 @@ from egress_proxy import __version__
 from egress_proxy.cli.arguments import PARSERS, SUMMARIES, TAKES_COMMAND
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.flag_parser import split_command
-from egress_proxy.cli.hardening import environment_copy, harden_process, wipe_environment
+from egress_proxy.cli.hardening import (
+    environment_copy,
+    harden_process,
+    raise_descriptor_limit,
+    wipe_environment,
+)
 from egress_proxy.cli.output import say
 from egress_proxy.settings.origins import SettingsError
 
@@ -118,6 +123,7 @@ def _action(verb: str) -> Callable[[argparse.Namespace], int]:
 
 def _serve(arguments: argparse.Namespace) -> int:
     harden_process()
+    raise_descriptor_limit()
     from egress_proxy.cli.planning import command_of, plan_service
 
     planned = plan_service(command_of(arguments), environment_copy(), wipe_environment)

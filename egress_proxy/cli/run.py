@@ -29,7 +29,7 @@ from egress_proxy.cli.run_child import Ended, run_child
 from egress_proxy.cli.run_failure import hint_inside_a_sandbox, not_executed
 from egress_proxy.cli.run_streams import STDIN, fill_closed_streams
 from egress_proxy.cli.run_summary import summary
-from egress_proxy.cli.sandbox_policy import home_of, roots_of, working_folder
+from egress_proxy.cli.sandbox_policy import home_of, host_files, roots_of, working_folder
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
@@ -102,6 +102,7 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str], attach: Pa
         home=home_of(environ),
         mask_secrets=not arguments.no_mask,
         masks=tuple(map(os.path.abspath, arguments.mask)),
+        protected=host_files(environ),
         interactive=os.isatty(STDIN),
     )
     return _Order(tuple(arguments.command), spec, plan, arguments.backend, arguments.quiet, arguments.ask)

@@ -19,6 +19,17 @@ from egress_proxy.sandbox.spec import Egress, NoNetwork, OpenNetwork, SandboxSpe
 ATTACH_VARIABLE = "EGRESS_ATTACH"
 
 
+# What hosts keep in a folder of theirs that they make writable: a yes that the command wrote there itself
+# would be nobody's.
+_HOST_FILES = (".steerable/approvals.json", ".steerable/config.json")
+
+
+def host_files(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Read-only for the command, where they lie in a root."""
+    home = home_of(environ)
+    return () if home is None else tuple(os.path.realpath(os.path.join(home, name)) for name in _HOST_FILES)
+
+
 def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> SandboxSpec:
     """Raises VerbFailed; SandboxUnavailable when no proxy answers where one is named."""
     return SandboxSpec(
@@ -28,6 +39,7 @@ def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Sandbo
         home=home_of(environ),
         mask_secrets=not arguments.no_mask,
         masks=tuple(map(os.path.abspath, arguments.mask)),
+        protected=host_files(environ),
     )
 
 

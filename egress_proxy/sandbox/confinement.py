@@ -139,6 +139,6 @@ def _protected(spec: SandboxSpec) -> tuple[str, ...]:
     found = []
     with contextlib.suppress(ProtectionRefused):
         for root in spec.roots if spec.protect else ():
-            protection = protected_in(root)
+            protection = protected_in(root, spec.protected)
             found += [*protection.mount_points, *protection.read_only]
     return tuple(found)

@@ -45,12 +45,11 @@ def fault_of(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...]) -> str:
 
     ``gaps``: what it does not promise, and so need not hold.
     """
-    with tempfile.TemporaryDirectory(prefix="egress-probe-") as folder, contextlib.ExitStack() as stack:
-        ground = _Ground(Path(folder).resolve(), stack)
-        try:
-            return _run(make, spec, gaps, ground)
-        except OSError as error:
-            return f"the probe could not run: {(error.strerror or str(error)).lower()}"
+    try:
+        with tempfile.TemporaryDirectory(prefix="egress-probe-") as folder, contextlib.ExitStack() as stack:
+            return _run(make, spec, gaps, _Ground(Path(folder).resolve(), stack))
+    except OSError as error:
+        return f"the probe could not run: {(error.strerror or str(error)).lower()}"
 
 
 class _Ground:

@@ -15,7 +15,10 @@ SECRETS = {"TOKEN": "CANARY-token", "KEY": "CANARY-key", "EMPTY": "", "KEY2": "k
 CHILD = """
 import os, resource, sys
 from egress_proxy.cli.hardening import environment_copy, harden_process, wipe_environment
+from egress_proxy.cli.hardening import raise_descriptor_limit
 harden_process()
+assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 100  # `run` hands it on
+raise_descriptor_limit()
 copy = environment_copy()
 wipe_environment(["TOKEN", "KEY", "EMPTY", "ABSENT"])
 wipe_environment(["TOKEN"])

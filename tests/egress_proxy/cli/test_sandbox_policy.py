@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from egress_proxy.sandbox.spec import (
     ThroughProxy,
 )
 from tests.support.attach_peer import WELCOME, attach_peer
+from tests.support.confined import run_confined, shell
 
 
 def spec(*flags: str, **environ: str) -> SandboxSpec:
@@ -26,7 +28,7 @@ def spec(*flags: str, **environ: str) -> SandboxSpec:
 
 
 def test_without_flags_nothing_is_written_and_the_network_is_open() -> None:
-    assert spec() == SandboxSpec((), OpenNetwork(), cwd=os.getcwd(), home="/home/one")
+    assert replace(spec(), protected=()) == SandboxSpec((), OpenNetwork(), cwd=os.getcwd(), home="/home/one")
 
 
 def test_flags_become_what_they_say(tmp_path: Path) -> None:
@@ -102,3 +104,15 @@ def test_a_working_folder_that_is_gone_is_a_usage_error(
     gone.rmdir()
     with pytest.raises(VerbFailed, match="the working folder cannot be used"):
         working_folder()
+
+
+def test_a_yes_that_the_command_writes_itself_is_nobodys(tmp_path: Path) -> None:
+    folder = tmp_path / ".steerable"
+    folder.mkdir()
+    (folder / "approvals.json").write_text("{}")
+    given = spec("--writable-root", str(folder), "--no-network", HOME=str(tmp_path))
+    script = f"echo x > {folder}/cache; echo yes > {folder}/approvals.json"
+    end = run_confined(given, shell(script), backend="bwrap")
+    assert (folder / "approvals.json").read_text() == "{}"
+    assert (folder / "cache").read_text() == "x\n"
+    assert end.finished.outcome.denied_writes == (str(folder / "approvals.json"),)
