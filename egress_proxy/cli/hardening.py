@@ -50,7 +50,7 @@ def wipe_environment(names: Collection[str]) -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """For a service, with its thousands of tunnels. `run` would hand it on to its command, and does without."""
+    """For a service, with its thousands of tunnels. `run` does without: its command would inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = hard if hard != resource.RLIM_INFINITY else _DESCRIPTORS_LIMIT
     wanted = min(most, _DESCRIPTORS_LIMIT)

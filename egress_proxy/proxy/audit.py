@@ -6,6 +6,8 @@ core/events.py. Next: core/events.py, cli/serve.py (who else hears of events).
 
 import contextlib
 import enum
+import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -46,12 +48,21 @@ class AuditLog:
         """Open the path anew, after it was moved away or at the start. Raises OSError; the old file stays."""
         descriptor = open_private(self._path)
         try:
+            if not self._is_open_already(descriptor):
+                _have_alone(descriptor)
             previous, sequence = _end_of_chain(descriptor)
         except OSError:
             os.close(descriptor)
             raise
+        self._previous, self._sequence = previous, sequence
+        if self._is_open_already(descriptor):
+            os.close(descriptor)  # the lock goes with the first one
+            return
         self.close()
-        self._descriptor, self._previous, self._sequence = descriptor, previous, sequence
+        self._descriptor = descriptor
+
+    def _is_open_already(self, descriptor: int) -> bool:
+        return self._descriptor >= 0 and os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -100,6 +111,15 @@ def open_private(path: Path) -> int:
             os.close(descriptor)
             raise
     return descriptor
+
+
+def _have_alone(descriptor: int) -> None:
+    """Two chains in one file would read like one that was tampered with. A device is nobody's alone."""
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(errno.EBUSY, "another proxy writes to it; name another file") from None
 
 
 def _end_of_chain(descriptor: int) -> tuple[str, int]:

@@ -331,6 +331,22 @@ def test_opening_anew_costs_no_descriptor(path: Path) -> None:
     log.close()
 
 
+def test_one_file_has_one_writer(path: Path, tmp_path: Path) -> None:
+    log = opened(path)
+    log.write(event())
+    log.reopen()  # by which the lock is not lost
+    with pytest.raises(OSError, match="another proxy writes to it; name another file"):
+        opened(path)
+    log.write(event())
+    path.rename(tmp_path / "moved")
+    other = opened(path)  # which is another file by now
+    other.close()
+    log.close()
+    log = opened(tmp_path / "moved")
+    log.close()
+    assert len(chain(tmp_path / "moved")) == 2
+
+
 # A disk that takes no more
 
 
