@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +38,7 @@ from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughPr
 
 # What env(1), nohup(1) and timeout(1) answer when it is their own fault.
 OUR_FAULT = 125
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,15 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if not arguments.command:
         raise VerbFailed(ExitCode.USAGE, "name the command behind --, as in: run --allow example.com -- make")
     fill_closed_streams()
-    _end_on_signals()
+    order = _order(arguments, environ)
+    # From here on there is something to clean up: what ends us is heard by the loop, between two steps.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     with tempfile.TemporaryDirectory(prefix="egress-run-") as folder:
-        order = _order(arguments, environ, Path(folder, "attach.sock"))
+        attach = AttachPlan(Path(folder, "attach.sock"), is_named=True)
+        order = replace(order, plan=replace(order.plan, attach=attach))
         show_faults_of_others(order.plan.verbosity, sys.stderr, time.time)
         try:
-            return asyncio.run(_run(order, environ))
+            return asyncio.run(_until_told_to_end(_run(order, environ), before))
         except (StartFailed, SandboxUnavailable) as error:
             reason = str(error)
         except OSError as error:
@@ -71,18 +75,29 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return OUR_FAULT
 
 
-def _end_on_signals() -> None:
-    """Until the command is there to hear of them: everything that was started is ended, as by Ctrl-C."""
+async def _until_told_to_end(work: Coroutine[None, None, int], mask: Iterable[int]) -> int:
+    """Until the command is there to hear of signals itself. ``mask``: those that were blocked before."""
+    loop, heard = asyncio.get_running_loop(), list[int]()
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101  this runs in one
 
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
+    def end(number: int) -> None:
+        heard.append(number)
+        task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup(1) has it ignored
-            signal.signal(number, end)
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) has it ignored
+            loop.add_signal_handler(number, end, number)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if heard:
+            return 128 + heard[0]
+        raise
 
 
-def _order(arguments: argparse.Namespace, environ: Mapping[str, str], attach: Path) -> _Order:
+def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
     roots = roots_of(arguments.rw, arguments.dangerously_rw, environ, "--dangerously-rw")
     command = command_of(arguments)
     flags = {**command.flags, "bind": "127.0.0.1:0", "attach": ""}
@@ -92,8 +107,7 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str], attach: Pa
     for warning in planned.warnings:
         say(f"warning: {warning}")
     # A path that a settings file names is the service's: it may be running, and so may another `run`.
-    attached = AttachPlan(attach, is_named=True)
-    plan = replace(planned.plan, attach=attached, control=None, unix_path=None)
+    plan = replace(planned.plan, control=None, unix_path=None)
     if not arguments.verbose:
         plan = replace(plan, verbosity=Verbosity.QUIET)
     spec = SandboxSpec(

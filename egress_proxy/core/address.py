@@ -131,6 +131,12 @@ def classify(address: Address) -> AddressClass:
     return own
 
 
+# Printing one is as slow: a line of the log and the dial need it for every connection.
+@functools.lru_cache(maxsize=4096)
+def address_text(address: Address) -> str:
+    return str(address)
+
+
 def embedded_ipv4(address: Address) -> tuple[IPv4Address, bool] | None:
     """The hidden IPv4 address, and whether dialling the whole reaches just that host; or None."""
     if isinstance(address, IPv4Address) or int(address) <= 1:

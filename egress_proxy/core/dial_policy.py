@@ -75,7 +75,7 @@ def judge_addresses(
     addresses: Sequence[Address],
     chain: Sequence[str],
     own: Collection[Target],
-    deny: RuleIndex[None] | None = None,
+    deny: RuleIndex[str] | None = None,
 ) -> tuple[Address, ...] | Deny:
     """The addresses that may be dialled for an allowed target, in order; Deny when none may.
 
@@ -103,9 +103,9 @@ def judge_addresses(
     return Deny(worst or Reason.ADDRESS_NOT_PUBLIC, allow.target, allow.rule, f"its addresses are {kinds}")
 
 
-def _denial(address: Address, target: Target, deny: RuleIndex[None] | None) -> Reason | None:
+def _denial(address: Address, target: Target, deny: RuleIndex[str] | None) -> Reason | None:
     """A denied address is denied under every name; entries for one client are about targets."""
-    if deny is None:
+    if deny is None or deny.is_empty:
         return None
     denied = deny.matching(Target(dialled_address(address), target.port))
     return Reason.DENIED_BY_RULE if any(rule.client is None for rule, _ in denied) else None

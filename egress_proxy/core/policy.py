@@ -30,8 +30,8 @@ class OnMiss(enum.StrEnum):
 class Policy:
     """Everything that was settled before the request came. Swapped whole by a reload."""
 
-    allow: RuleIndex[None] = field(default_factory=RuleIndex)
-    deny: RuleIndex[None] = field(default_factory=RuleIndex)
+    allow: RuleIndex[str] = field(default_factory=RuleIndex)
+    deny: RuleIndex[str] = field(default_factory=RuleIndex)
     routes: tuple[InjectRoute, ...] = ()
     on_miss: OnMiss = OnMiss.DENY
     sni: SniPolicy = field(default_factory=SniPolicy)
@@ -45,8 +45,9 @@ class Policy:
         return any(target == Target(route.host, route.port) for route in self.routes)
 
 
-def rule_index(rules: Collection[Rule]) -> RuleIndex[None]:
-    return RuleIndex.of((rule, None) for rule in rules)
+def rule_index(rules: Collection[Rule]) -> RuleIndex[str]:
+    """Rules with their text, which every decision names."""
+    return RuleIndex.of((rule, str(rule)) for rule in rules)
 
 
 def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decision:
@@ -69,10 +70,12 @@ def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decisi
 
 
 def _denied(target: Target, client: Client, policy: Policy) -> Deny | None:
+    if policy.deny.is_empty:
+        return None
     for reached in _reached(target):
-        for rule, _ in policy.deny.matching(reached):
+        for rule, text in policy.deny.matching(reached):
             if rule.client in (None, client.id):
-                return Deny(Reason.DENIED_BY_RULE, target, str(rule))
+                return Deny(Reason.DENIED_BY_RULE, target, text)
     return None
 
 
@@ -103,12 +106,12 @@ def _decide_route(access: Access, policy: Policy) -> Decision:
 
 def _decide_listed(access: Access, policy: Policy) -> Allow | None:
     listed: Allow | None = None
-    for rule, _ in policy.allow.matching(access.target):
+    for rule, text in policy.allow.matching(access.target):
         if rule.client not in (None, access.client.id):
             continue
         # Of two entries for one target the private one opts in; without it, the closest one names itself.
         if listed is None or rule.private:
-            listed = Allow(access.target, str(rule), _opt_in(rule))
+            listed = Allow(access.target, text, _opt_in(rule))
     return listed
 
 

@@ -15,10 +15,8 @@ _LENGTH_DIGITS = 18
 # Possessive throughout: no input makes the match go back, so reading a head is linear in its length.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
 _FIELD = _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*+\r\n"
-_HEAD = re.compile(
-    rb"(?P<method>" + _TOKEN + rb") (?P<target>[\x21-\x7e]++) HTTP/1\.(?P<minor>[01])\r\n"
-    rb"(?P<fields>(?:" + _FIELD + rb")*+)\r\n"
-)
+_NAME_AND_VALUE = re.compile(rb"([^:]++):([^\r]*+)\r\n")  # of a field that has matched _FIELD
+_HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])\r\n((?:" + _FIELD + rb")*+)\r\n")
 # What may still become a request line, and a whole one. Anything else is not HTTP, however long we wait.
 _BEGINNING = re.compile(_TOKEN + rb"(?: (?:[\x21-\x7e]++(?: (?:[A-Z0-9/.]{1,8}+\r?)?)?)?)?")
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/1\.[01]\r")
@@ -46,11 +44,14 @@ class RequestHead:
 
     def values(self, name: bytes) -> tuple[bytes, ...]:
         """All values of a header; ``name`` in lower case."""
-        return tuple(value for key, value in self.headers if key.lower() == name)
+        return tuple([value for key, value in self.headers if key.lower() == name])
 
     def tokens(self, name: bytes) -> frozenset[bytes]:
         """The list of lower-case elements of a comma-separated header such as Connection."""
-        joined = b",".join(self.values(name))
+        values = self.values(name)
+        if not values:
+            return frozenset()
+        joined = b",".join(values)
         return frozenset(item.strip(b" \t").lower() for item in joined.split(b",")) - {b""}
 
 
@@ -59,10 +60,9 @@ def parse_head(head: bytes) -> RequestHead:
     match = _HEAD.fullmatch(head)
     if match is None:
         raise RequestError("the request head does not follow RFC 9112")
-    lines = match["fields"].split(b"\r\n")[:-1]
-    pairs = (line.partition(b":") for line in lines)
-    headers = tuple((name, value.strip(b" \t")) for name, _, value in pairs)
-    parsed = RequestHead(match["method"].decode(), match["target"], (1, int(match["minor"])), headers)
+    method, target, minor, fields = match.groups()
+    headers = tuple([(name, value.strip(b" \t")) for name, value in _NAME_AND_VALUE.findall(fields)])
+    parsed = RequestHead(method.decode(), target, (1, int(minor)), headers)
     if len(parsed.values(b"host")) > 1:
         raise RequestError("the request names two hosts")
     return parsed

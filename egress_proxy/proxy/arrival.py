@@ -56,3 +56,4 @@ class Arrival:
     dial: Dial | None = None
     client_spoke: bool = False
     upstream_spoke: bool = False
+    upstream_broke: bool = False

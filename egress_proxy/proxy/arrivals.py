@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from egress_proxy.core.access import Access, Client, Door
-from egress_proxy.core.address import Address
+from egress_proxy.core.address import Address, address_text
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.grants import Grants
 from egress_proxy.core.policy import Policy, decide
@@ -26,7 +26,7 @@ from egress_proxy.proxy.admission import (
     take_room,
 )
 from egress_proxy.proxy.arrival import Arrival, Dial, FallBack, RefuseDial
-from egress_proxy.proxy.dialer import begin_dial, dial_error, is_connected
+from egress_proxy.proxy.dialer import begin_dial, dial_error
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.parts import Parts
@@ -155,6 +155,7 @@ class Arrivals:
 
     def _on_upstream(self, arrival: Arrival, events: int) -> None:
         arrival.upstream_spoke = arrival.upstream_spoke or bool(events & _INPUT)
+        arrival.upstream_broke = bool(events & _BROKEN)
         if arrival in self._waiting and events & (select.EPOLLOUT | _BROKEN):
             self._waiting.discard(arrival)
             self._connected.append(arrival)
@@ -171,7 +172,7 @@ class Arrivals:
                 good.append((arrival, arrival.dial))
                 ahead.append(arrival.dial.access.client)
         events = [
-            allowed_event(dial.request_id, one.peer, dial.access, dial.allow, str(dial.address))
+            allowed_event(dial.request_id, one.peer, dial.access, dial.allow, address_text(dial.address))
             for one, dial in good
         ]
         try:
@@ -202,11 +203,8 @@ class Arrivals:
         """Whether the upstream is connected and the request still allowed; else it has been refused."""
         dial = arrival.dial
         assert dial is not None  # noqa: S101  it was set before the upstream was watched
-        failure = dial_error(dial.upstream)
-        if failure is None and not is_connected(dial.upstream):
-            # An event of the descriptor's last owner, in the batch that closed it: the dial goes on.
-            self._waiting.add(arrival)
-            return False
+        # A dial that fails is always told of as broken: no call for the others.
+        failure = dial_error(dial.upstream) if arrival.upstream_broke else None
         try:
             deny = self._changed(dial)
         except Exception as error:
@@ -227,8 +225,7 @@ class Arrivals:
     def _changed(self, dial: Dial) -> Deny | None:
         policy, grants = self._in_force()
         was_policy, was_grants = dial.judged_by
-        same = policy is was_policy and grants is was_grants and dial.allow.grant_id is None
-        if same and self._parts.tunnels.has_room(dial.access.client):
+        if policy is was_policy and grants is was_grants and dial.allow.grant_id is None:
             return None
         return changed_meanwhile(dial.access, dial.allow, self._parts)
 

@@ -180,7 +180,7 @@ class Connection:
         facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, now_s)
         early = self._stream.take_unread()
         sni = self._parts.in_force.policy.sni
-        self._parts.tunnels.open(facts, self._stream.sock, upstream, early, sni)
+        self._parts.tunnels.open(facts, self._stream.release(), upstream, early, sni)
         return None
 
     async def _inject(self, head: RequestHead) -> _After:

@@ -11,8 +11,8 @@ import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-from egress_proxy.core.address import Address
-from egress_proxy.proxy.stream import prepare
+from egress_proxy.core.address import Address, address_text
+from egress_proxy.proxy.stream import prepare_tcp
 
 # RFC 8305 5: how long one attempt is alone before the next address is tried beside it.
 ATTEMPT_DELAY_S = 0.25
@@ -95,13 +95,12 @@ async def _stop(running: _Attempts) -> None:
 
 
 async def _attempt(address: Address, port: int) -> socket.socket:
-    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM | _CLOEXEC)
+        sock = _new_socket(address)
     except OSError as error:
         raise DialFailed(_words(error)) from error
     try:
-        prepare(sock)
+        prepare_tcp(sock)
         await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
     except OSError as error:
         sock.close()
@@ -117,11 +116,10 @@ def begin_dial(address: Address, port: int) -> socket.socket:
 
     Raises OSError where the kernel refuses at once.
     """
-    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
-    sock = socket.socket(family, socket.SOCK_STREAM | _CLOEXEC)
+    sock = _new_socket(address)
     try:
-        prepare(sock)
-        code = sock.connect_ex((str(address), port))
+        prepare_tcp(sock)
+        code = sock.connect_ex((address_text(address), port))
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
     except OSError:
@@ -136,16 +134,16 @@ def dial_error(sock: socket.socket) -> str | None:
     return os.strerror(code).lower() if code else None
 
 
-def is_connected(sock: socket.socket) -> bool:
-    """Whether a connection that was begun, and has not failed, stands."""
-    try:
-        sock.getpeername()
-    except OSError:
-        return False
-    return True
+_NON_BLOCKING = getattr(socket, "SOCK_NONBLOCK", 0)  # from birth, where the kernel can: one call less
 
 
-_CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)  # Python sets it afterwards where the kernel has no flag
+def _new_socket(address: Address) -> socket.socket:
+    """A TCP socket that never waits and is not inherited (Python sees to that)."""
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM | _NON_BLOCKING)
+    if not _NON_BLOCKING:
+        sock.setblocking(False)
+    return sock
 
 
 def _words(error: OSError) -> str:

@@ -32,6 +32,9 @@ class EpollReadiness:
         self._loop = loop
         self._epoll = select.epoll()
         self._watched: dict[int, _Watched] = {}
+        # Descriptors given up since the last batch was fetched. The kernel hands a number out again at once:
+        # what the batch still tells of it is about its last owner, and no other.
+        self._given_up: set[int] = set()
         self._again: deque[tuple[Tunnel, Flow]] = deque()
         self.after_events: Callable[[], None] = lambda: None  # called after each batch
         self._due: asyncio.Handle | None = None  # at most one: each would ask for another
@@ -51,6 +54,7 @@ class EpollReadiness:
     def unwatch(self, descriptor: int) -> None:
         """Forget a socket that `watch` was called for. It may be closed or go elsewhere afterwards."""
         if self._watched.pop(descriptor, None) is not None:
+            self._given_up.add(descriptor)
             self._epoll.unregister(descriptor)
 
     def start(self, tunnel: Tunnel, spoke: tuple[bool, bool] = (False, False)) -> None:
@@ -71,10 +75,15 @@ class EpollReadiness:
     def forget(self, tunnel: Tunnel) -> None:
         """Call before the sockets are closed: closing them takes them out of the epoll."""
         for flow in tunnel.flows:
-            self._watched.pop(flow.source.fileno(), None)
+            descriptor = flow.source.fileno()
+            self._watched.pop(descriptor, None)
+            self._given_up.add(descriptor)
 
     def _poll(self) -> None:
+        self._given_up.clear()
         for descriptor, events in self._epoll.poll(0, BATCH):
+            if descriptor in self._given_up:
+                continue
             watched = self._watched.get(descriptor)
             if isinstance(watched, tuple):
                 self._tell(watched, events)

@@ -6,12 +6,14 @@ No credential is known here beyond the forms to look for. Next: forward.py (who 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import EndCause
+from egress_proxy.proxy.client_side import ClientSide
 from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, ClientWatch
-from egress_proxy.proxy.http1 import AnswerEnd, AnswerHead, ClientSide, Header, NotHttp
+from egress_proxy.proxy.http1 import AnswerEnd, AnswerHead, Header, NotHttp
 from egress_proxy.proxy.recorder import Recording
 from egress_proxy.proxy.reflection import BodyGuard, BodyNotInspectable, ReflectionFound, body_guard
 from egress_proxy.proxy.secret_search import Forms
@@ -71,8 +73,7 @@ class Uploading:
             headers = (*headers, (b"Expect", b"100-continue"))
         first = self.upstream.http.start(self.head.method, self.head.target, headers)
         try:
-            async with asyncio.timeout(self.idle_s):
-                await self.upstream.stream.send(first + self._take_ready())
+            await self.upstream.stream.send(first + self._take_ready(), self.idle_s)
         except TimeoutError:
             raise _not_taken_in() from None
         except StreamReset:
@@ -80,42 +81,31 @@ class Uploading:
             self.is_done = True
 
     def _take_ready(self) -> bytes:
-        if self.side.is_body_read():  # a second try: the first one has read the (empty) body
-            self.is_done = True
-            return self.upstream.http.end()
-        ready = b""
-        while (data := self.side.body()) is not None:
-            ready += self._note(data) if data else self.upstream.http.end()
-            if not data:
-                self.is_done = True
-                break
-        return ready
-
-    def _note(self, data: bytes) -> bytes:
-        self.sent_bytes += len(data)
+        ready = self.side.body() or b""
+        self.sent_bytes += len(ready)
         if self.recording is not None:
-            self.recording.feed(data)
-        return self.upstream.http.part(data)
+            self.recording.feed(ready)
+        if self.side.is_body_read():
+            self.is_done = True
+            self.upstream.http.end()
+        return ready
 
     async def send_rest(self) -> None:
         """Send the body as the client brings it. Raises ClientLost."""
         while not self.is_done:
             try:
-                async with asyncio.timeout(self.idle_s):
-                    data = await self.client.receive()
+                data = await self.client.receive(self.idle_s)
             except (StreamReset, TimeoutError) as error:
                 raise ClientLost from error
             if not data:
                 raise ClientLost
             self.side.feed(data)
             try:
-                async with asyncio.timeout(self.idle_s):
-                    await self.upstream.stream.send(self._take_ready())
+                await self.upstream.stream.send(self._take_ready(), self.idle_s)
             except StreamReset:
                 return
             except TimeoutError:
                 raise _not_taken_in() from None
-            await asyncio.sleep(0)  # bytes that are there need no wait: others have their turn here
 
 
 @dataclass(slots=True)
@@ -137,18 +127,22 @@ class Answering:
     status: int | None = None
     body_bytes: int = 0
     _guard: BodyGuard | None = None
-    _ready: bytearray = field(default_factory=bytearray)
+    _ready: list[bytes] = field(default_factory=list)
 
     async def relay(self) -> None:
-        """To the answer's end. Raises ClientLost, UpstreamLost, ReflectionFound, BodyNotInspectable."""
+        """To the answer's end.
+
+        Raises ClientLost, UpstreamLost, NotHttp, ReflectionFound, BodyNotInspectable.
+        """
+        await self._receive()
         while True:
-            part = self._next_part()
+            part = self.upstream.http.answer()
             match part:
                 case None:
                     await self._flush()
                     await self._receive()
                 case AnswerHead() if part.status < 200:
-                    self._ready += self.side.interim(self._masked(part))
+                    self._ready.append(self.side.interim(self._masked(part)))
                 case AnswerHead():
                     self._start(part)
                 case bytes():
@@ -158,12 +152,6 @@ class Answering:
                     await self._flush()
                     return
 
-    def _next_part(self) -> AnswerHead | bytes | AnswerEnd | None:
-        try:
-            return self.upstream.http.answer()
-        except NotHttp as error:
-            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
-
     async def _receive(self) -> None:
         limit_s: float | None = self.idle_s
         if not self.upstream.http.has_answered:
@@ -172,8 +160,7 @@ class Answering:
         if self.watch.has_left:
             limit_s = min(limit_s or CLIENT_LEFT_S, CLIENT_LEFT_S)
         try:
-            async with asyncio.timeout(limit_s) as self.watch.wait:
-                data = await self.upstream.stream.receive()
+            data = await self.upstream.stream.receive(limit_s)
         except TimeoutError:
             if self.watch.has_left:
                 raise ClientLost from None
@@ -182,15 +169,12 @@ class Answering:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
         except StreamTruncated:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream broke off the connection") from None
-        finally:
-            self.watch.wait = None
         self.upstream.http.feed(data)
-        await asyncio.sleep(0)  # as above
 
     def upload_is_done_now(self) -> None:
         """From here on the upstream owes an answer, and its time runs."""
-        if self.watch.wait is not None and not self.upstream.http.has_answered:
-            self.watch.wait.reschedule(asyncio.get_running_loop().time() + self.first_byte_s)
+        if not self.upstream.http.has_answered:
+            self.upstream.stream.limit_wait(self.first_byte_s)
 
     def _start(self, head: AnswerHead) -> None:
         has_no_body = self.is_head or head.status in (204, 304)
@@ -200,7 +184,7 @@ class Answering:
             shown = ascii(self.forms.mask(codings).decode("latin-1"))[:100] if codings else ""
             raise UpstreamLost(Reason.BODY_NOT_INSPECTABLE, f"its Content-Encoding is {shown}")
         self.status = head.status
-        self._ready += self.side.start(self._masked(head))
+        self._ready.append(self.side.start(self._masked(head)))
 
     def _pass_on(self, data: bytes) -> None:
         if self._guard is not None:
@@ -209,27 +193,28 @@ class Answering:
     def _finish(self, end: AnswerEnd) -> None:
         if self._guard is not None:
             self._send_body(self._guard.finish())
-        self._ready += self.side.end(self._masked_headers(end.trailers))
+        self._ready.append(self.side.end(self._masked_headers(end.trailers)))
 
     def _send_body(self, data: bytes) -> None:
         if data:
             self.body_bytes += len(data)
-            self._ready += self.side.part(data)
+            self._ready.append(self.side.part(data))
 
     async def _flush(self) -> None:
-        if self._ready:
-            data, self._ready = bytes(self._ready), bytearray()
+        data, self._ready = b"".join(self._ready), []
+        if data:
             try:
                 self.has_sent = True
-                async with asyncio.timeout(self.idle_s):
-                    await self.client.send(data)
+                await self.client.send(data, self.idle_s)
             except (StreamReset, TimeoutError) as error:
                 raise ClientLost from error
 
     def _masked(self, head: AnswerHead) -> AnswerHead:
-        return replace(head, reason=self.forms.mask(head.reason), headers=self._masked_headers(head.headers))
+        return AnswerHead(head.status, self.forms.mask(head.reason), self._masked_headers(head.headers))
 
     def _masked_headers(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
+        if not headers or not self.forms.found_in(b"\n".join(chain.from_iterable(headers))):
+            return headers  # most of the time: one search instead of two for each header
         # A star may stand in a name as well (RFC 9110 5.6.2), but in no length.
         framing, mask = b"content-length", self.forms.mask
         return tuple((n, v) if n.lower() == framing else (mask(n), mask(v)) for n, v in headers)
@@ -268,6 +253,8 @@ class Exchange:
                 return
             self.down.watch.start()
             await self.down.relay()
+        except NotHttp as error:
+            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
         finally:
             self.down.watch.stop()
 

@@ -12,20 +12,19 @@ from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.request import RequestHead
+from egress_proxy.proxy.client_side import ClientSide
 from egress_proxy.proxy.client_watch import ClientWatch
 from egress_proxy.proxy.exchange import Answering, Exchange, Uploading
-from egress_proxy.proxy.http1 import ClientSide
 from egress_proxy.proxy.recorder import Recorder, Recording
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Upstream, UpstreamPool
-from egress_proxy.vault.injection import Credential, HeldCredential, UpstreamHead, rewrite, secret_forms
+from egress_proxy.vault.injection import Credential, HeldCredential, Rewriter, UpstreamHead, secret_forms
 from egress_proxy.vault.sources import SecretUnavailable
 
 # Methods that change nothing, or the same once as twice (RFC 9110 9.2.2): may be sent again on a new
 # connection when a kept one turns out to be dead.
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-_NO_FORMS = Forms(())
 
 
 class ClientAfter(enum.Enum):
@@ -75,6 +74,16 @@ class _Ready:
     forms: Forms
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """An inject rule with the credential that it had last, and what was made of the two."""
+
+    route: InjectRoute
+    held: HeldCredential | None
+    rewriter: Rewriter
+    forms: Forms
+
+
 class Forwarder:
     """``credentials``: those in force now, by the name of their inject rule. A rule may have none."""
 
@@ -89,7 +98,7 @@ class Forwarder:
         self._pool = pool
         self._limits = limits
         self._recorder = recorder
-        self._forms: dict[str, tuple[HeldCredential, Forms]] = {}
+        self._rules: dict[str, _Rule] = {}
 
     async def forward(self, client: SocketStream, order: Order) -> Forwarded:
         """Make one exchange. Whatever happens upstream comes back as a value."""
@@ -115,14 +124,12 @@ class Forwarder:
     def _prepare(self, order: Order) -> _Ready:
         credential = self._credentials().get(order.route.name)
         held = credential.current() if credential else None
-        head = rewrite(order.head, order.path, order.route, held)
-        if held is None:
-            return _Ready(head, _NO_FORMS)
-        known, forms = self._forms.get(order.route.name, (None, _NO_FORMS))
-        if known != held:
-            forms = Forms(secret_forms(held))
-            self._forms[order.route.name] = (held, forms)
-        return _Ready(head, forms)
+        rule = self._rules.get(order.route.name)
+        if rule is None or rule.route is not order.route or rule.held != held:
+            forms = Forms(secret_forms(held) if held else ())
+            rule = _Rule(order.route, held, Rewriter(order.route, held), forms)
+            self._rules[order.route.name] = rule
+        return _Ready(rule.rewriter.rewrite(order.head, order.path), rule.forms)
 
     async def _send(
         self, client: SocketStream, order: Order, ready: _Ready, side: ClientSide, recording: Recording | None
@@ -166,7 +173,7 @@ class Forwarder:
         )
         down = Answering(
             client=client,
-            watch=ClientWatch(client.sock),
+            watch=ClientWatch(client, upstream.stream),
             side=side,
             upstream=upstream,
             forms=ready.forms,

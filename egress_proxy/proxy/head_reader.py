@@ -21,8 +21,7 @@ class Silence(enum.Enum):
 async def await_request(stream: SocketStream, idle_s: float) -> Silence | None:
     """Wait on a kept connection until another request begins. Raises StreamReset."""
     try:
-        async with asyncio.timeout(idle_s):
-            data = await stream.receive()
+        data = await stream.receive(idle_s)
     except TimeoutError:
         return Silence.CLOSED
     stream.unread(data)
@@ -32,17 +31,18 @@ async def await_request(stream: SocketStream, idle_s: float) -> Silence | None:
 async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) -> bytes | Deny | Silence:
     """One head with its empty line; what came behind it is given back to the stream. Raises StreamReset."""
     held = bytearray()
+    time = asyncio.get_running_loop().time
+    due_at = time() + timeout_s
     try:
-        async with asyncio.timeout(timeout_s):
-            while data := await stream.receive():
-                held += data
-                end = held.find(HEAD_END) + len(HEAD_END)
-                if len(HEAD_END) <= end <= limit_bytes:
-                    stream.unread(bytes(held[end:]))
-                    return bytes(held[:end])
-                refusal = _refusal(held, limit_bytes)
-                if refusal is not None:
-                    return refusal
+        while data := await stream.receive(max(0.0, due_at - time())):
+            held += data
+            end = held.find(HEAD_END) + len(HEAD_END)
+            if len(HEAD_END) <= end <= limit_bytes:
+                stream.unread(bytes(held[end:]))
+                return bytes(held[:end])
+            refusal = _refusal(held, limit_bytes)
+            if refusal is not None:
+                return refusal
     except TimeoutError:
         return Deny(Reason.HEAD_TIMEOUT) if held else Silence.CLOSED
     return _cut_short() if held else Silence.CLOSED

@@ -1,29 +1,38 @@
-"""One HTTP/1.1 exchange, framed by h11 at both ends: the only importer of h11.
+"""HTTP/1.1 with upstreams, in bytes: requests are put together, answers are read by llhttp.
 
-Bytes and typed parts, no I/O. Request heads are judged before by core/request.py, whose grammar is stricter
-than h11's; here h11 frames bodies and reads upstream answers. Next: forward.py.
+No I/O. The only importer of httptools. An answer's head is judged by its lines first, as a request's is in
+core/request.py: llhttp forgives blank lines before it, and does not tell where it ends. Next: client_side.py.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import h11
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from egress_proxy.core.request import RequestHead
+from egress_proxy.core.request import HEAD_END
 
 Header = tuple[bytes, bytes]
 # Upstreams send larger heads than clients: content security policies, cookies. nginx allows 32 KiB in all.
 ANSWER_HEAD_LIMIT_BYTES = 65_536
+# Each line begins with something visible and ends in CR LF: no folding, no bare line end, no NUL.
+_VISIBLE = rb"[\t\x20-\x7e\x80-\xff]*+\r\n"
+_HEAD = re.compile(
+    rb"HTTP/1\.[01] [1-9][0-9]{2}(?: " + _VISIBLE + rb"|\r\n)(?:[!-~]" + _VISIBLE + rb")*+\r\n"
+)
+_HEAD_BEGINNING = b"HTTP/1."
 _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"proxy-connection"}
     | {b"proxy-authenticate", b"proxy-authentication-info"}
 )
+# The code that marks our own refusals may not come from anybody else.
+_NEVER_PASS = _HOP_BY_HOP | {b"x-proxy-error"}
 # What says how to read the body is end to end, whatever an upstream lists in Connection: a coding that the
 # reflection guard does not see would hide the secret from it, too.
 _END_TO_END = frozenset({b"content-encoding", b"content-length", b"content-type"})
-# Where h11 begins to quote: an upstream may have put the credential there.
-_QUOTED = re.compile(r":? ?(?:bytearray\(|b['\"])")
+LENGTH = b"content-length"
+_LINE_END = b"\r\n"
+BODILESS = frozenset({204, 304})  # RFC 9112 6.3
 
 
 class NotHttp(Exception):
@@ -54,145 +63,203 @@ class AnswerEnd:
 AnswerPart = AnswerHead | bytes | AnswerEnd
 
 
-class ClientSide:
-    """The exchange as seen by our client: its body comes in, the answer goes out."""
-
-    def __init__(self, head: RequestHead, body_bytes: int) -> None:
-        self._http = h11.Connection(h11.SERVER)
-        # h11 needs to know what frames the exchange and nothing else of the head.
-        lines = [f"{head.method} / HTTP/1.{head.version[1]}", "Host: x", f"Content-Length: {body_bytes}"]
-        lines += [f"{name}: {token}" for name, token in _framing_tokens(head)]
-        self._http.receive_data("\r\n".join((*lines, "", "")).encode())
-        self._http.next_event()
-        self._knows_interim = head.version >= (1, 1)
-
-    def feed(self, data: bytes) -> None:
-        """Bytes of the body and of what follows it. Never the end: h11 takes empty bytes for that."""
-        if data:
-            self._http.receive_data(data)
-
-    def body(self) -> bytes | None:
-        """The next bytes of the request's body; empty at its end, None when more must be fed."""
-        event = self._http.next_event()
-        match event:
-            case h11.Data():
-                return bytes(event.data)
-            case h11.NEED_DATA:
-                return None
-            case _:
-                return b""
-
-    def is_body_read(self) -> bool:
-        # MUST_CLOSE: the body is read, and the client has said that this is its last request.
-        return self._http.their_state in (h11.DONE, h11.MUST_CLOSE)
-
-    def leftover(self) -> bytes:
-        """What was fed beyond the body: the beginning of the next request."""
-        return bytes(self._http.trailing_data[0])
-
-    def interim(self, answer: AnswerHead) -> bytes:
-        """A 1xx answer; nothing for a client of HTTP/1.0, which knows none."""
-        if not self._knows_interim:
-            return b""
-        event = h11.InformationalResponse(
-            status_code=answer.status, headers=list(answer.headers), reason=answer.reason
-        )
-        return self._http.send(event) or b""
-
-    def start(self, answer: AnswerHead) -> bytes:
-        headers = list(answer.headers)
-        if not self.is_body_read():
-            # The client is still sending: what comes on this connection next is no request.
-            headers.append((b"Connection", b"close"))
-        event = h11.Response(status_code=answer.status, headers=headers, reason=answer.reason)
-        return self._http.send(event) or b""
-
-    def part(self, data: bytes) -> bytes:
-        return self._http.send(h11.Data(data=data)) or b""
-
-    def end(self, trailers: Iterable[Header]) -> bytes:
-        # HTTP/1.0 has neither chunks nor what may stand behind them.
-        kept = list(trailers) if self._knows_interim else []
-        return self._http.send(h11.EndOfMessage(headers=kept)) or b""
-
-    def is_reusable(self) -> bool:
-        """Whether the client's connection may carry another request."""
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+def head_bytes(first: bytes, headers: Iterable[Header]) -> bytes:
+    return b"".join((first, *[b"%b: %b\r\n" % header for header in headers], b"\r\n"))
 
 
-def _framing_tokens(head: RequestHead) -> list[tuple[str, str]]:
-    tokens = []
-    if b"close" in head.tokens(b"connection"):
-        tokens.append(("Connection", "close"))
-    if head.values(b"expect"):
-        tokens.append(("Expect", "100-continue"))
-    return tokens
+class _Found:
+    """What llhttp finds in the bytes that it is fed; the names are httptools'."""
+
+    __slots__ = ("body", "headers", "is_complete", "is_overrun", "reason", "trailers")
+
+    def __init__(self) -> None:
+        self.reason = b""
+        self.headers: list[Header] = []
+        self.trailers: list[Header] | None = None  # none before the head's end
+        self.body: list[bytes] = []
+        self.is_complete = self.is_overrun = False
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            # An answer to a request that we never sent. Raising is how a callback stops llhttp.
+            raise NotHttp("there are bytes behind the answer")
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason = reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        (self.headers if self.trailers is None else self.trailers).append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        self.trailers = []
+
+    def on_body(self, data: bytes) -> None:
+        self.body.append(data)
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
 
 
 class UpstreamSide:
     """The exchanges of one upstream connection, one after another."""
 
+    __slots__ = (
+        *("_fed", "_found", "_is_closed", "_is_head", "_is_kept", "_is_over", "_is_request_sent"),
+        *("_left_bytes", "_overhead_bytes", "_parser", "_tail", "_until_close", "has_answered"),
+    )
+
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_HEAD_LIMIT_BYTES)
+        self._begin(is_head=False)
+
+    def _begin(self, *, is_head: bool) -> None:
         self.has_answered = False
+        self._is_request_sent = False
+        self._is_head = is_head
+        self._fed = b""
+        self._is_closed = self._is_over = self._is_kept = False
+        self._parser: HttpResponseParser | None = None  # of the final answer, once its head is read
+        self._found = _Found()
 
-    def start(self, method: str, target: bytes, headers: Iterable[Header]) -> bytes:
-        self.has_answered = False
-        return self._http.send(h11.Request(method=method, target=target, headers=list(headers))) or b""
+    def start(self, method: str, target: bytes, headers: Sequence[Header]) -> bytes:
+        self._begin(is_head=method == "HEAD")
+        return head_bytes(b"%b %b HTTP/1.1\r\n" % (method.encode("ascii"), target), _with_one_length(headers))
 
-    def part(self, data: bytes) -> bytes:
-        return self._http.send(h11.Data(data=data)) or b""
-
-    def end(self) -> bytes:
-        return self._http.send(h11.EndOfMessage()) or b""
+    def end(self) -> None:
+        """The request is through."""
+        self._is_request_sent = True
 
     def feed(self, data: bytes) -> None:
         """Bytes of the upstream; empty when it closed."""
         self.has_answered = self.has_answered or bool(data)
-        self._http.receive_data(data)
+        self._is_closed = not data
+        self._fed = self._fed + data if self._fed else data
 
     def answer(self) -> AnswerPart | None:
         """The next part of the answer; None when more must be fed. Raises NotHttp."""
-        try:
-            event = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            raise NotHttp(_QUOTED.split(str(error), maxsplit=1)[0]) from None
-        match event:
-            case h11.InformationalResponse() | h11.Response():
-                return _answer_head(event)
-            case h11.Data():
-                return bytes(event.data)
-            case h11.EndOfMessage():
-                return AnswerEnd(_passing(event.headers.raw_items(), _HOP_BY_HOP))
-            case h11.ConnectionClosed():
+        if self._parser is None:
+            head = self._read_head()
+            if head is None and self._is_closed:
                 raise NotHttp("the upstream closed before it answered")
-            case _:
-                return None
+            return head
+        if self._fed and not self._found.is_complete:
+            self._read_body()
+        if self._found.body:
+            body, self._found.body = b"".join(self._found.body), []
+            return body
+        if self._found.is_complete or (self._is_closed and self._until_close):
+            self._is_over = True
+            return AnswerEnd(_passing(self._found.trailers or (), _NEVER_PASS))
+        if self._is_closed:
+            raise NotHttp("the upstream closed in the middle of its answer")
+        return None
 
     def is_reusable(self) -> bool:
-        """Make ready for the next exchange, if the connection can carry one."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
-            return False
-        if self._http.trailing_data != (b"", False):
-            # Closed; or bytes behind the answer: somebody's answer to a request that we never sent.
-            return False
-        self._http.start_next_cycle()
-        return True
+        """Whether the connection can carry another exchange."""
+        # Closed; or bytes behind the answer: somebody's answer to a request that we never sent.
+        has_surplus = self._is_closed or self._fed or self._found.is_overrun
+        return self._is_request_sent and self._is_over and self._is_kept and not has_surplus
+
+    def _read_head(self) -> AnswerHead | None:
+        end = self._fed.find(HEAD_END) + len(HEAD_END)
+        is_whole = end >= len(HEAD_END)
+        if (end if is_whole else len(self._fed)) > ANSWER_HEAD_LIMIT_BYTES:
+            raise NotHttp("the head of the answer is too long")
+        if not is_whole:
+            _check_beginning(self._fed)
+            return None
+        head, self._fed = self._fed[:end], self._fed[end:]
+        if _HEAD.fullmatch(head) is None:
+            raise NotHttp("the head of the answer does not follow RFC 9112")
+        self._found = _Found()
+        parser = HttpResponseParser(self._found)
+        _parse(parser, self._found, head)
+        answer, framing = _judged(parser.get_status_code(), head, self._found)
+        if answer.status >= 200:
+            self._parser = parser
+            self._is_kept = framing.is_kept
+            self._left_bytes, self._until_close = framing.length, framing.until_close
+            self._found.is_complete = self._found.is_complete or self._is_head
+            self._overhead_bytes, self._tail = 0, b""
+        return answer
+
+    def _read_body(self) -> None:
+        assert self._parser is not None  # noqa: S101  narrows the type
+        data, self._fed = self._fed, b""
+        if self._left_bytes is not None:
+            data, self._fed = data[: self._left_bytes], data[self._left_bytes :]
+            self._left_bytes -= len(data)
+        _parse(self._parser, self._found, data)
+        if self._left_bytes is None and not self._until_close:
+            self._check_chunks(data)
+
+    def _check_chunks(self, data: bytes) -> None:
+        """llhttp bounds neither trailers nor chunk extensions, and forgives blank lines behind the end."""
+        self._overhead_bytes = 0 if self._found.body else self._overhead_bytes + len(data)
+        if self._overhead_bytes > ANSWER_HEAD_LIMIT_BYTES:
+            raise NotHttp("the trailers of the answer are too long")
+        self._tail = (self._tail + data)[-3 * len(_LINE_END) :]
+        if self._found.is_complete and (not self._tail.endswith(HEAD_END) or self._tail == 3 * _LINE_END):
+            self._found.is_overrun = True
 
 
-def _answer_head(event: h11.InformationalResponse | h11.Response) -> AnswerHead:
-    raw = event.headers.raw_items()
-    named = {
-        token.strip().lower()
-        for name, value in raw
-        if name.lower() == b"connection"
-        for token in value.split(b",")
-    }
-    is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in raw)
-    dropped = _HOP_BY_HOP | (named - _END_TO_END) | ({b"content-length"} if is_chunked else set())
-    return AnswerHead(event.status_code, bytes(event.reason), _passing(raw, dropped))
+@dataclass(frozen=True, slots=True)
+class _Framing:
+    """How a final answer ends: after ``length`` bytes, with the connection, or by chunks when neither."""
+
+    length: int | None
+    until_close: bool
+    is_kept: bool
+
+
+def _check_beginning(fed: bytes) -> None:
+    """Whether it may become a head: there is no point in waiting for the rest of anything else."""
+    if not fed.startswith(_HEAD_BEGINNING[: len(fed)]) or fed.count(b"\n") != fed.count(_LINE_END):
+        raise NotHttp("the answer does not begin as HTTP/1")
+
+
+def _parse(parser: HttpResponseParser, found: _Found, data: bytes) -> None:
+    try:
+        parser.feed_data(data)
+    except HttpParserUpgrade:
+        raise NotHttp("the upstream changed the protocol") from None
+    except HttpParserError as error:
+        if not found.is_complete:
+            # The messages are llhttp's own words, and quote nothing.
+            raise NotHttp(f"the answer is not HTTP: {error}") from None
+        found.is_overrun = True
+
+
+def _judged(status: int, head: bytes, found: _Found) -> tuple[AnswerHead, _Framing]:
+    """The answer without what is for this hop alone, and how its body ends. Raises NotHttp."""
+    tokens: set[bytes] = set()
+    codings, length = [], None
+    for name, value in found.headers:
+        match name.lower():
+            case b"connection":
+                tokens.update(token.strip(b" \t").lower() for token in value.split(b","))
+            case b"transfer-encoding":
+                codings.append(value.lower())
+            case b"content-length":
+                length = int(value)  # llhttp takes digits, once
+    is_http_1_1 = head.startswith(b"HTTP/1.1")
+    if codings and (codings != [b"chunked"] or not is_http_1_1):
+        raise NotHttp("the answer's Transfer-Encoding is not chunked alone")
+    if status == 101 or (status < 200 and (codings or length)):
+        raise NotHttp("the answer is an interim one with a body, or changes the protocol")
+    dropped = _NEVER_PASS | (tokens - _END_TO_END)
+    answer = AnswerHead(status, found.reason, _passing(found.headers, dropped))
+    until_close = not codings and length is None and status not in BODILESS
+    return answer, _Framing(length, until_close, is_http_1_1 and b"close" not in tokens)
+
+
+def _with_one_length(headers: Sequence[Header]) -> Sequence[Header]:
+    """Equal lengths may repeat in what a client sends (core/request.py); once is enough."""
+    is_length = [name.lower() == LENGTH for name, _ in headers]
+    if is_length.count(True) < 2:
+        return headers
+    first = is_length.index(True)
+    return [header for at, header in enumerate(headers) if at == first or not is_length[at]]
 
 
 def _passing(raw: Iterable[Header], dropped: Collection[bytes]) -> tuple[Header, ...]:
-    # The code that marks our own refusals may not come from anybody else.
-    return tuple(h for h in raw if h[0].lower() not in dropped and h[0].lower() != b"x-proxy-error")
+    return tuple([header for header in raw if header[0].lower() not in dropped])

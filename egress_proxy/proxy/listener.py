@@ -23,7 +23,7 @@ from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
-from egress_proxy.proxy.stream import SocketStream, prepare
+from egress_proxy.proxy.stream import SocketStream, prepare, prepare_accepted
 
 BACKLOG = 1024
 # Accepted in one go before the others have their turn.
@@ -119,6 +119,7 @@ class Intake:
 
     def listen(self, listener: socket.socket, admit: Admit | None = None) -> None:
         """Accept on a listener from now on. ``admit``: for those who are no clients of the data port."""
+        prepare(listener)
         self._listeners[listener] = admit or self._admit
         self._loop.add_reader(listener, self._accept, listener)
 
@@ -173,11 +174,12 @@ class Intake:
             self._loop.add_reader(listener, self._accept, listener)
 
     def _admit(self, sock: socket.socket, address: object, sandbox: Client | None = None) -> None:
-        if sock.family == socket.AF_UNIX and not is_own_user(owner_of(sock)):
+        is_tcp = isinstance(address, tuple)  # `sock.family` makes an enum of it, as slow as a system call
+        if not is_tcp and not is_own_user(owner_of(sock)):
             sock.close()
             return
         try:
-            prepare(sock)
+            prepare_accepted(sock)
         except OSError:  # reset before we looked
             sock.close()
             return

@@ -27,7 +27,7 @@ class Outbound:
     own_listeners: Callable[[], Collection[Target]]
     timeout_s: float
     cached: Callable[[Name], Answer | None] = lambda _: None
-    denied: Callable[[], RuleIndex[None]] = RuleIndex
+    denied: Callable[[], RuleIndex[str]] = RuleIndex
 
     def ready(self, allow: Allow) -> tuple[Address, ...] | Deny | None:
         """The judged addresses where no lookup has to be waited for; None where one has."""

@@ -29,11 +29,10 @@ class Owner:
 
 def peer_of(address: object, sandbox: Client | None = None) -> Peer:
     """``address``: what accept() gave."""
-    match address:
-        case (str() as host, int() as port, *_):
-            return Peer(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", sandbox)
-        case _:
-            return Peer("unix", sandbox)
+    if not isinstance(address, tuple):
+        return Peer("unix", sandbox)
+    host, port = address[:2]
+    return Peer(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", sandbox)
 
 
 def owner_of(sock: socket.socket) -> Owner | None:

@@ -56,7 +56,7 @@ class Masker:
 
     def finish(self) -> bytes:
         # What was held can be a form where a longer one might have come.
-        return self._masked(self._held, len(self._held))
+        return self._masked(self._held, len(self._held)) if self._held else b""
 
     def _masked(self, data: bytes, end: int) -> bytes:
         """``data`` up to ``end``, masked. The rest, nothing or a form's proper prefix, is held."""

@@ -78,6 +78,7 @@ class Flow:
         "armed",
         "carried",
         "ended",
+        "ends_by_close",
         "sink",
         "source",
         "source_hung_up",
@@ -95,6 +96,7 @@ class Flow:
         self.sink = sink
         self.carried = 0
         self.ended = False
+        self.ends_by_close = False  # the other flow has ended: closing both sockets tells the sink
         self.armed: Wants = Wants.NOTHING  # what readiness.py watches for this flow
         # Set by an edge-triggered driver: the end was signalled once, so a short read is not the last one.
         self.source_hung_up = False
@@ -263,6 +265,7 @@ class Flow:
 
     def _pass_end_on(self) -> Wants:
         """Everything is out: the sink hears that there will be no more (half-close)."""
-        with contextlib.suppress(OSError):  # the other flow reads the reset that this would be
-            self.sink.shutdown(socket.SHUT_WR)
+        if not self.ends_by_close:
+            with contextlib.suppress(OSError):  # the other flow reads the reset that this would be
+                self.sink.shutdown(socket.SHUT_WR)
         return Wants.NOTHING

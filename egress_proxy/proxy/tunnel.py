@@ -84,12 +84,13 @@ class Tunnel:
             self.fault = error
             self.end(EndCause.FAULT)
             return Wants.NOTHING
-        if wants is Wants.NOTHING and self._both_ended():
-            self.end(EndCause.DONE)
+        if wants is Wants.NOTHING:
+            other = self.back if flow is self.out else self.out
+            if other.is_done():
+                self.end(EndCause.DONE)
+            else:
+                other.ends_by_close = True
         return wants
-
-    def _both_ended(self) -> bool:
-        return self.out.is_done() and self.back.is_done()
 
     @property
     def is_half_closed(self) -> bool:

@@ -49,6 +49,7 @@ class UpstreamPool:
         self._make_context = make_context
         self._context: ssl.SSLContext | None = None
         self._clock = clock
+        self._sessions: dict[_Destination, ssl.SSLSession] = {}
         self._idle: defaultdict[_Destination, list[Upstream]] = defaultdict(list)
 
     async def acquire(self, route: InjectRoute, allow: Allow, *, fresh: bool = False) -> Upstream | Deny:
@@ -58,7 +59,12 @@ class UpstreamPool:
 
     def release(self, route: InjectRoute, upstream: Upstream) -> None:
         """Give a connection back after a complete exchange."""
-        idle = self._idle[_destination(route)]
+        destination = _destination(route)
+        if upstream.is_fresh and isinstance(upstream.stream, TlsStream):
+            session = upstream.stream.session()
+            if session is not None:
+                self._sessions[destination] = session  # the next handshake costs a third
+        idle = self._idle[destination]
         if len(idle) >= IDLE_PER_ROUTE or not upstream.http.is_reusable():
             upstream.stream.close()
             return
@@ -108,7 +114,8 @@ class UpstreamPool:
         reason, detail = Reason.UPSTREAM_TLS, "the upstream broke off the handshake"
         try:
             async with asyncio.timeout(timeout_s):
-                return await TlsStream.connect(plain, self._context, str(route.host))
+                session = self._sessions.get(_destination(route))
+                return await TlsStream.connect(plain, self._context, str(route.host), session)
         except TimeoutError:
             reason, detail = Reason.UPSTREAM_TIMEOUT, "the TLS handshake took too long"
         except TlsFailed as error:

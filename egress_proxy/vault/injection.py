@@ -24,6 +24,8 @@ _FOLDED = bytes(
     ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else ord("-") for code in range(256)
 )
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"x-api-key", b"api-key", b"x-goog-api-key"})
+_CONTENT_LENGTH = b"content-length"
+_ACCEPT_ENCODING = b"accept-encoding"
 # RFC 9110 7.6.1, whether or not Connection names them; Host and Expect are ours to answer for.
 _NEVER_PASS = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"} | {b"host", b"expect"}
@@ -32,8 +34,6 @@ _NEVER_PASS = frozenset(
 _OVERRIDES = frozenset(
     {b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url"}
 )
-_CONTENT_LENGTH = b"content-length"
-_ACCEPT_ENCODING = b"accept-encoding"
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WEIGHTED = re.compile(
@@ -75,7 +75,8 @@ class Credential:
 
     def __post_init__(self) -> None:
         folded = _fold(self.header)
-        framing = _never_passes(folded) or folded in (_CONTENT_LENGTH, _ACCEPT_ENCODING)
+        framing = folded in _NEVER_PASS or folded in (_CONTENT_LENGTH, _ACCEPT_ENCODING)
+        framing = framing or folded.startswith(b"proxy-")
         if framing or not _TOKEN.fullmatch(self.header):
             raise ValueError("the credential's header cannot carry one")
         # Never str.format: `{secret.__class__}` would be evaluated.
@@ -96,44 +97,49 @@ class UpstreamHead:
     headers: tuple[Header, ...] = field(repr=False)
 
 
-def rewrite(
-    head: RequestHead, path: bytes, route: InjectRoute, credential: HeldCredential | None
-) -> UpstreamHead:
-    """The head for the upstream of ``route``; ``path``, query included, goes out byte for byte.
+class Rewriter:
+    """Writes the heads for the upstream of ``route``. Make it once per rule and credential.
 
     Host, the client's headers in their order, Accept-Encoding, the credential. Content-Length is
     among the client's: `core.request.body_framing` has judged it.
     """
-    # Ours are added behind the removal, so that `Connection: authorization` cannot take them out.
-    dropped = _CREDENTIALS | {_fold(name) for name in head.tokens(b"connection")}
-    if route.methods or route.paths:
-        dropped |= _OVERRIDES
-    ours: list[Header] = []
-    if not route.opaque_bodies:
-        dropped |= {_ACCEPT_ENCODING}
-        ours.append((b"Accept-Encoding", _readable_codings(head)))
-    if credential is not None:
-        dropped |= {_fold(credential.header)}
-        ours.append((credential.header, credential.value()))
-    kept = [header for header in head.headers if _passes(header[0], dropped)]
-    return UpstreamHead(head.method, path, ((b"Host", _host_value(route)), *kept, *ours))
+
+    __slots__ = ("_credential", "_dropped", "_host", "_is_opaque")
+
+    def __init__(self, route: InjectRoute, credential: HeldCredential | None) -> None:
+        self._is_opaque = route.opaque_bodies
+        self._host: Header = (b"Host", _host_value(route))
+        self._credential: tuple[Header, ...] = ()
+        self._dropped = _NEVER_PASS | _CREDENTIALS
+        if route.methods or route.paths:
+            self._dropped |= _OVERRIDES
+        if not self._is_opaque:
+            self._dropped |= {_ACCEPT_ENCODING}
+        if credential is not None:
+            self._dropped |= {_fold(credential.header)}
+            self._credential = ((credential.header, credential.value()),)
+
+    def rewrite(self, head: RequestHead, path: bytes) -> UpstreamHead:
+        """``path``, query included, goes out byte for byte."""
+        # Ours are added behind the removal, so that `Connection: authorization` cannot take them out.
+        named = {_fold(name) for name in head.tokens(b"connection")}
+        dropped = self._dropped | named if named else self._dropped
+        kept = [header for header in head.headers if _passes(header[0], dropped)]
+        codings = () if self._is_opaque else ((b"Accept-Encoding", _readable_codings(head)),)
+        return UpstreamHead(head.method, path, (self._host, *kept, *codings, *self._credential))
 
 
 def _fold(name: bytes) -> bytes:
     return name.translate(_FOLDED)
 
 
-def _never_passes(folded: bytes) -> bool:
-    return folded in _NEVER_PASS or folded.startswith(b"proxy-")
-
-
 def _passes(name: bytes, dropped: frozenset[bytes]) -> bool:
-    folded = _fold(name)
+    folded = name.translate(_FOLDED)
     if folded == _CONTENT_LENGTH:
         # `Connection: content-length` would make a second request of the body, and so would a
         # Content_Length that says something else.
         return name.lower() == folded
-    return not _never_passes(folded) and folded not in dropped
+    return folded not in dropped and not folded.startswith(b"proxy-")
 
 
 def _host_value(route: InjectRoute) -> bytes:
@@ -144,7 +150,10 @@ def _host_value(route: InjectRoute) -> bytes:
 def _readable_codings(head: RequestHead) -> bytes:
     """What the client offers and the reflection guard can read; without the header any coding is
     welcome (RFC 9110 12.5.3). gzip goes by its own weight, else by that of `*`."""
-    offers = b",".join(head.values(_ACCEPT_ENCODING)).split(b",")
+    values = head.values(_ACCEPT_ENCODING)
+    if not values:
+        return b"identity"
+    offers = b",".join(values).split(b",")
     matches = filter(None, map(_WEIGHTED.fullmatch, offers))
     weights = {match["coding"].lower(): float(match["weight"] or 1) for match in matches}
     weight = weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", 0.0)))

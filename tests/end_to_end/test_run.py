@@ -282,12 +282,12 @@ def test_a_tool_that_fails_is_quoted_and_the_command_is_not_run_bare(ground: Run
 
 def test_the_network_of_the_proxy_is_gone_with_it(ground: RunGround) -> None:
     """Nothing listens any more when the command has ended, and no folder is left."""
-    before = set(Path(ground.environment.get("TMPDIR", "/tmp")).glob("egress-run-*"))
+    before = set(ground.temporary.glob("egress-run-*"))
     ran = ground.run("sh", "-c", "echo $HTTPS_PROXY", flags=("-q",))
     port = int(ran.out.rpartition(":")[2])
     with socket.socket() as sock, pytest.raises(ConnectionRefusedError):
         sock.connect(("127.0.0.1", port))
-    assert set(Path(ground.environment.get("TMPDIR", "/tmp")).glob("egress-run-*")) <= before
+    assert set(ground.temporary.glob("egress-run-*")) <= before
 
 
 def test_nobody_else_can_attach_while_the_command_runs(ground: RunGround) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, END_S, RunGround
+from tests.support.confined_run import BACKENDS, END_S, PATH, RunGround
 from tests.support.deadline import eventually
 
 UNTIL_KILLED = "while :; do sleep 0.05; done"
@@ -31,7 +31,7 @@ def await_line(process: subprocess.Popen[str], line: str) -> None:
 
 
 def folders(ground: RunGround) -> set[Path]:
-    return set(Path(ground.environment.get("TMPDIR", "/tmp")).glob("egress-run-*"))
+    return set(ground.temporary.glob("egress-run-*"))
 
 
 def is_running(words: str) -> bool:
@@ -104,12 +104,25 @@ def test_what_nohup_ignores_stays_ignored(ground: RunGround) -> None:
     assert (process.returncode, out) == (0, "went on\n")
 
 
+@pytest.fixture
+def slow_bwrap(ground: RunGround) -> Path:
+    """A folder whose bwrap does not come to an end: the probe waits for it for seconds."""
+    if os.geteuid():
+        pytest.skip("cannot be installed here: a bwrap that root owns")
+    folder = ground.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    (folder / "bwrap").write_text("#!/bin/sh\nexec sleep 600\n")
+    (folder / "bwrap").chmod(0o755)
+    return folder
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_before_the_command_is_there_it_ends_all_and_leaves_no_folder(
-    ground: RunGround, number: signal.Signals
+    ground: RunGround, slow_bwrap: Path, number: signal.Signals
 ) -> None:
     before = folders(ground)
-    with ground.started("sh", "-c", "exec sleep 600", flags=("-q",)) as process:
+    env = {**ground.environment, "PATH": f"{slow_bwrap}:{PATH}"}
+    with ground.started("sh", "-c", "exec sleep 600", flags=("-q",), env=env) as process:
         eventually(lambda: folders(ground) > before, END_S, "the folder of the attach socket")
         process.send_signal(number)
         out, err = process.communicate(timeout=END_S)

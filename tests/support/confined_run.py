@@ -53,7 +53,10 @@ class RunGround:
             self.folder = home / "work"
             self.folder.mkdir()
             self.ca_path = shutil.copy(self._ca.pem_path, self.folder / "ca.pem")
-            self.environment = {**clean_environment(home), "PATH": PATH}
+            # Of its own, so that a test can see what is left behind in it.
+            self.temporary = home / "tmp"
+            self.temporary.mkdir()
+            self.environment = {**clean_environment(home), "PATH": PATH, "TMPDIR": str(self.temporary)}
             self.dns = stack.enter_context(DnsStub())
             leaf = self._ca.leaf(LISTED, UNLISTED)
             self.origin = stack.enter_context(Provider(tls=server_context(leaf)))

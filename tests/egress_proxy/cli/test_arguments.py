@@ -16,10 +16,10 @@ def test_help_has_three_examples_on_top(verb: str, capsys: pytest.CaptureFixture
 
 
 def test_every_verb_has_a_summary() -> None:
-    assert SUMMARIES.keys() == PARSERS.keys()
+    assert SUMMARIES.keys() - {"sandbox"} == PARSERS.keys()  # which has verbs of its own
 
 
-@pytest.mark.parametrize("verb", [verb for verb in PARSERS if verb != "serve"])
+@pytest.mark.parametrize("verb", [verb for verb in PARSERS if verb not in ("serve", "run")])
 def test_every_other_verb_prints_json_when_asked(verb: str) -> None:
     needed = {"check": ["a"], "config": ["show"], "allow": ["a"], "revoke": ["g"], "classify": ["ls"]}
     assert PARSERS[verb](verb).parse([*needed.get(verb, []), "--json"]).json is True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from egress_proxy.cli.arguments import PARSERS
+from egress_proxy.cli.arguments import SUMMARIES
 from tests.egress_proxy.cli.command import DROP_IN, MODULE, PROGRAM, ROOT, Ended, environment, run, service
 from tests.egress_proxy.cli.many_starts import Start, run_all
 
@@ -360,4 +360,6 @@ def test_env_needs_no_settings_library() -> None:
 
 
 def test_every_verb_of_the_contract_that_exists_now_is_there() -> None:
-    assert set(PARSERS) == {"serve", "check", "classify", "env", "allow", "revoke", "grants", "config"}
+    assert set(SUMMARIES) == {
+        "serve", "run", "sandbox", "check", "classify", "env", "allow", "revoke", "grants", "config",
+    }  # fmt: skip

@@ -10,7 +10,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import pytest
 
 from egress_proxy.core import address as address_module
-from egress_proxy.core.address import AddressClass, classify, dialled_address, embedded_ipv4
+from egress_proxy.core.address import (
+    AddressClass,
+    address_text,
+    classify,
+    dialled_address,
+    embedded_ipv4,
+)
 
 # Class -> addresses, the first and last of each block and what has fooled others.
 EXPECTED: dict[AddressClass, str] = {
@@ -137,6 +143,12 @@ def test_a_hidden_address_is_judged_whatever_hides_it() -> None:
              f"::ffff:0:{inner}", "2002:a01:203:9::9",
              str(IPv6Address((0x20010000 << 96) | (int(inner) ^ 0xFFFFFFFF)))]  # fmt: skip
     assert {classify(ip_address(form)) for form in forms} == {classify(inner)} == {AddressClass.PRIVATE}
+
+
+@pytest.mark.parametrize("text", ["0.0.0.1", "::1", "::ffff:192.0.2.1", "64:ff9b::c000:201"])
+def test_an_address_is_printed_as_python_does_however_often(text: str) -> None:
+    address = ip_address(text)
+    assert [address_text(address), address_text(address)] == [str(address)] * 2
 
 
 def test_only_mapped_addresses_are_dialled_as_ipv4() -> None:

@@ -53,6 +53,15 @@ def test_a_target_has_one_canonical_spelling(text: str, canonical: str) -> None:
     assert parse_authority(canonical) == parse_authority(text)
 
 
+def test_a_target_that_was_printed_is_the_same_target() -> None:
+    printed, fresh = (Target(parse_host("ok.example"), 443) for _ in range(2))
+    assert str(printed) == str(printed) == "ok.example:443"
+    assert printed == fresh
+    assert hash(printed) == hash(fresh)
+    assert repr(printed) == repr(fresh)
+    assert str(dataclasses.replace(printed, port=80)) == "ok.example:80"
+
+
 def test_names_are_compared_without_case_and_final_dot() -> None:
     assert parse_host("Ok.EXAMPLE.") == parse_host("ok.example") == Name("ok.example")
 

@@ -24,7 +24,11 @@ def connected() -> Iterator[tuple[SocketStream, socket.socket]]:
         ours, _ = listener.accept()
     prepare(ours)
     with ours, theirs:
-        yield SocketStream(asyncio.get_running_loop(), ours), theirs
+        stream = SocketStream(asyncio.get_running_loop(), ours)
+        try:
+            yield stream, theirs
+        finally:
+            stream.close()
 
 
 async def until_readable(sock: socket.socket) -> None:

@@ -238,23 +238,6 @@ def test_the_time_of_a_head_goes_on_where_the_first_piece_came_late() -> None:
         assert port.loop.time() - started < 0.9
 
 
-def test_a_stale_event_is_not_taken_for_a_connection(echo: EchoOrigin) -> None:
-    """A descriptor's number is used again within the batch that closed it."""
-    with StuckOrigin() as stuck, data_port(allow=[stuck.address], connect_timeout_s=0.5) as port:
-        sock = port.open()
-        sock.sendall(connect_request(stuck.address))
-        await_dial(port)
-
-        def stale() -> None:
-            assert port.arrivals is not None
-            [arrival] = port.arrivals._waiting
-            port.arrivals._on_upstream(arrival, 4)  # EPOLLOUT of somebody else
-            port.arrivals._open_connected()
-
-        port.call(stale)
-        assert read_head(sock).status == 504
-
-
 def test_the_limit_holds_for_all_that_connect_at_once(echo: EchoOrigin) -> None:
     limits = dataclasses.replace(TUNNELS, in_all=2)
     with data_port(allow=[echo.address], tunnels=limits) as port:

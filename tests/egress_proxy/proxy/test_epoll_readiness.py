@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import select
 import socket
 from collections.abc import Iterator
@@ -61,6 +63,32 @@ def test_a_descriptor_number_that_is_used_again_is_the_new_ones(port: DataPort) 
             EndCause.DONE,
             EndCause.CLIENT_RESET,
         }
+
+
+def test_a_stale_event_is_not_taken_for_one_of_the_next_owner(port: DataPort) -> None:
+    """Both are in one batch: whoever is told first closes the other, whose number is somebody else's then."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    port.close_at_end(*(end for pair in pairs for end in pair))
+    (first, _), (second, _), (quiet, _) = pairs
+    told: list[int] = []
+    epoll = port._epoll
+    assert epoll is not None
+
+    def take_over(number: int, _events: int) -> None:
+        if not told:
+            epoll.unwatch(number)
+            os.dup2(quiet.fileno(), number)
+            epoll.watch(number, told.append)
+
+    def begin() -> None:
+        for sock, other in ((first, second), (second, first)):
+            epoll.watch(sock.fileno(), functools.partial(take_over, other.fileno()))
+        for _, far_end in pairs[:2]:
+            far_end.send(b"x")
+
+    port.call(begin)
+    eventually(lambda: bool(told), what="the new owner is told that it can be written")
+    assert [events & select.EPOLLIN for events in told] == [0]
 
 
 def test_bulk_asks_for_one_more_poll_at_a_time(port: DataPort) -> None:

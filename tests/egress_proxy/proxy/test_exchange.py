@@ -24,11 +24,11 @@ from egress_proxy.core.events import EndCause, Ended
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.request import parse_head
 from egress_proxy.proxy import stream
+from egress_proxy.proxy.client_side import ClientSide
 from egress_proxy.proxy.client_watch import ClientWatch
 from egress_proxy.proxy.exchange import Answering, Uploading
 from egress_proxy.proxy.exchange import Exchange as OneExchange
 from egress_proxy.proxy.forward import ForwardLimits
-from egress_proxy.proxy.http1 import ClientSide
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Upstream
@@ -591,7 +591,7 @@ def exchange_between(client: Pair, upstream: Pair, body_bytes: int) -> OneExchan
     up = Uploading(speaker, side, to, sent, None, expects_continue=False, idle_s=5)
     down = Answering(
         client=speaker,
-        watch=ClientWatch(client.ours),
+        watch=ClientWatch(speaker, to.stream),
         side=side,
         upstream=to,
         forms=Forms(()),

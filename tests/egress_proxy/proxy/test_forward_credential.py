@@ -12,6 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -134,6 +135,17 @@ def test_a_credential_that_a_reload_wrote_differently_is_guarded_as_it_is_sent(
     assert caller.ask("GET").body.startswith(b"*" * 16)
     port.parts.in_force.credentials = {"provider": Credential(b"X-Key", "another:{secret}", source)}
     assert caller.ask("GET").body.startswith(b"*" * 16)  # the whole value, not the secret in it alone
+
+
+def test_a_rule_that_a_reload_changed_is_rewritten_as_it_is_now(start: Start, provider: Provider) -> None:
+    route = rule(provider.port)
+    port = start(broker(provider, route=route))
+    caller = call(port)
+    caller.ask("GET", headers=[("X-HTTP-Method-Override", "DELETE")])
+    port.setup.routes = [replace(route, methods=frozenset({"GET"}))]
+    port.parts.in_force.policy = port.setup.policy()
+    caller.ask("GET", headers=[("X-HTTP-Method-Override", "DELETE")])
+    assert [request.value("X-HTTP-Method-Override") for request in provider.requests] == ["DELETE", None]
 
 
 CANARIES = [

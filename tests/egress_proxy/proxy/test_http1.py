@@ -1,19 +1,17 @@
-"""How messages are framed at both ends of an exchange, in bytes: no sockets, no policy.
+"""How requests to upstreams are put together and their answers read, in bytes: no sockets, no policy.
 
-Conversations over sockets are in test_exchange.py; heads of clients are judged in core/test_request.py.
+That h11 reads answers as we do is in ../../properties/test_answers.py; conversations are in test_exchange.py.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from egress_proxy.core.request import parse_head
 from egress_proxy.proxy.http1 import (
     ANSWER_HEAD_LIMIT_BYTES,
     AnswerEnd,
     AnswerHead,
     AnswerPart,
-    ClientSide,
     Header,
     NotHttp,
     UpstreamSide,
@@ -21,14 +19,6 @@ from egress_proxy.proxy.http1 import (
 
 CANARY = b"sk-CANARY-123"
 OK = b"HTTP/1.1 200 OK\r\n"
-
-
-def client(method: str = "GET", version: str = "1.1", body_bytes: int = 0, *headers: str) -> ClientSide:
-    lines = (f"{method} http://api.example/ HTTP/{version}", *headers, "", "")
-    side = ClientSide(parse_head("\r\n".join(lines).encode()), body_bytes)
-    if body_bytes == 0:
-        assert side.body() == b""
-    return side
 
 
 def answer(status: int = 200, *headers: Header, reason: bytes = b"OK") -> AnswerHead:
@@ -59,122 +49,6 @@ def parsed(octets: bytes, method: str = "GET") -> list[AnswerPart]:
     return parts(side)
 
 
-# The client's side: the body.
-
-
-def test_a_body_is_read_to_its_length_however_it_comes() -> None:
-    side = client("POST", "1.1", 5)
-    assert side.body() is None
-    side.feed(b"HE")
-    assert side.body() == b"HE"
-    assert side.body() is None
-    assert not side.is_body_read()
-    side.feed(b"LLO")
-    assert side.body() == b"LLO"
-    assert side.body() == b""
-    assert side.is_body_read()
-    assert side.leftover() == b""
-
-
-def test_what_comes_behind_a_body_is_the_next_request() -> None:
-    side = client("POST", "1.1", 3)
-    side.feed(b"abcGET / HTTP/1.1\r\n")
-    assert side.body() == b"abc"
-    assert side.body() == b""
-    assert side.leftover() == b"GET / HTTP/1.1\r\n"
-
-
-def test_feeding_nothing_is_not_the_end_of_the_client() -> None:
-    side = client("POST", "1.1", 3)
-    side.feed(b"")
-    assert side.body() is None
-    side.feed(b"abc")
-    assert side.body() == b"abc"
-
-
-@pytest.mark.parametrize(("version", "headers"), [("1.1", ()), ("1.0", ()), ("1.1", ("Connection: close",))])
-def test_a_body_that_was_read_counts_as_read_for_every_client(version: str, headers: tuple[str, ...]) -> None:
-    side = client("POST", version, 3, *headers)
-    side.feed(b"abc")
-    assert (side.body(), side.body()) == (b"abc", b"")
-    assert side.is_body_read()
-
-
-# The client's side: the answer.
-
-
-def test_a_length_from_the_upstream_is_passed_on() -> None:
-    side = client()
-    assert side.start(answer(200, (b"Content-Length", b"2"))) == OK + b"Content-Length: 2\r\n\r\n"
-    assert side.part(b"hi") + side.end([]) == b"hi"
-    assert side.is_reusable()
-
-
-def test_a_body_of_unknown_length_is_chunked() -> None:
-    side = client()
-    assert side.start(answer()) == OK + b"Transfer-Encoding: chunked\r\n\r\n"
-    assert side.part(b"hi") == b"2\r\nhi\r\n"
-    assert side.end([(b"X-Sum", b"1")]) == b"0\r\nX-Sum: 1\r\n\r\n"
-    assert side.is_reusable()
-
-
-def test_a_client_of_http_1_0_gets_neither_chunks_nor_trailers_and_a_closed_connection() -> None:
-    side = client(version="1.0")
-    assert side.start(answer()) == OK + b"Connection: close\r\n\r\n"
-    assert side.part(b"hi") == b"hi"
-    assert side.end([(b"X-Sum", b"1")]) == b""
-    assert not side.is_reusable()
-
-
-def test_a_client_that_wants_to_close_is_told_that_it_will_be() -> None:
-    side = client("GET", "1.1", 0, "Connection: close")
-    assert b"Connection: close\r\n" in side.start(answer(200, (b"Content-Length", b"0")))
-    side.end([])
-    assert not side.is_reusable()
-
-
-def test_an_answer_to_head_keeps_its_length_and_has_no_body() -> None:
-    side = client("HEAD")
-    assert side.start(answer(200, (b"Content-Length", b"1234"))) == OK + b"Content-Length: 1234\r\n\r\n"
-    assert side.end([]) == b""
-    assert side.is_reusable()
-
-
-@pytest.mark.parametrize(
-    ("status", "headers"), [(204, ()), (304, ((b"Content-Length", b"9"),)), (304, ((b"ETag", b'"x"'),))]
-)
-def test_nothing_is_added_to_an_answer_without_a_body(status: int, headers: tuple[Header, ...]) -> None:
-    side = client()
-    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    assert side.start(answer(status, *headers)) == b"HTTP/1.1 %d OK\r\n%b\r\n" % (status, lines)
-    assert side.end([]) == b""
-    assert side.is_reusable()
-
-
-def test_interim_answers_are_for_clients_that_know_them() -> None:
-    early = answer(103, (b"Link", b"</x>"), reason=b"Early Hints")
-    assert client().interim(early) == b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
-    assert client(version="1.0").interim(early) == b""
-
-
-def test_a_client_whose_body_is_not_read_gets_its_answer_and_a_closed_connection() -> None:
-    side = client("POST", "1.1", 100)
-    assert b"Connection: close\r\n" in side.start(answer(413, (b"Content-Length", b"0")))
-    side.end([])
-    assert not side.is_reusable()
-
-
-def test_a_client_that_expects_100_continue_may_send_its_body_after_it() -> None:
-    side = client("POST", "1.1", 3, "Expect: 100-continue")
-    assert side.body() is None
-    assert side.interim(answer(100, reason=b"Continue")) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    side.feed(b"abc")
-    assert (side.body(), side.body()) == (b"abc", b"")
-    side.start(answer(200, (b"Content-Length", b"0")))
-    side.end([])
-    assert side.is_reusable()
-
-
 # The upstream's side: the request.
 
 
@@ -184,7 +58,7 @@ def test_a_request_goes_out_as_it_was_put_together() -> None:
     lines = b"".join(b"%b: %b\r\n" % header for header in headers)
     sent = side.start("POST", b"/a%2Fb?x=%20+y", headers)
     assert sent == b"POST /a%2Fb?x=%20+y HTTP/1.1\r\n" + lines + b"\r\n"
-    assert side.part(b"abc") + side.end() == b"abc"
+    side.end()
 
 
 def test_equal_lengths_become_one() -> None:
@@ -268,12 +142,6 @@ def test_the_code_of_our_own_refusals_is_taken_out_wherever_it_comes() -> None:
     assert (body, end) == (b"x", AnswerEnd(((b"X-Sum", b"1"),)))
 
 
-def test_a_length_beside_chunks_is_taken_out() -> None:
-    head = parsed(OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")[0]
-    assert isinstance(head, AnswerHead)
-    assert head.headers == ()
-
-
 def test_the_values_of_a_header_are_joined() -> None:
     head = answer(200, (b"Content-Encoding", b"gzip"), (b"x", b"1"), (b"content-encoding", b"br"))
     assert head.value(b"content-encoding") == b"gzip, br"
@@ -294,9 +162,28 @@ NONSENSE = [
     OK + b"Content-Length: " + CANARY + b"\r\n\r\n",
     OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
     OK + b"Transfer-Encoding: " + CANARY + b"\r\n\r\n",
+    OK + b"Transfer-Encoding: chunked, chunked\r\n\r\n",
+    OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    OK + b"Content-Length: 1, 1\r\n\r\n",
+    OK + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nContent-Length: 3\r\n\r\n" + OK + b"\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n" + OK + b"\r\n",
+    OK + b"X: \n\n",
+    OK + b"X: folded\r\n line\r\n\r\n",
+    OK + b"X: bare\nY: 1\r\n\r\n",
+    OK + b"X: bare\rY: 1\r\n\r\n",
+    b"\r\n" + OK + b"\r\n",
+    b"HTTP/2.0 200 OK\r\n\r\n",
+    b"HTTP/1.1 099 OK\r\n\r\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n1\nx\n0\n\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n",
+    OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n" + CANARY + b"\r\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx" + CANARY + b"\r\n",
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: " + CANARY + b"\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + CANARY,
     b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n",
     b"\"'\\" + CANARY + b"\r\n\r\n",
 ]
@@ -316,6 +203,28 @@ def test_nonsense_is_told_without_quoting_it(octets: bytes) -> None:
 def test_a_head_that_is_too_long_is_nonsense() -> None:
     with pytest.raises(NotHttp):
         parsed(OK + b"X: " + b"x" * (ANSWER_HEAD_LIMIT_BYTES + 1))
+
+
+@pytest.mark.parametrize("opening", [b"1;x=", b"1\r\nx\r\n0\r\nX: ", b"1\r\nx\r\n0\r\n"])
+def test_what_chunks_say_beside_the_body_has_a_limit(opening: bytes) -> None:
+    side = upstream()
+    side.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n" + opening)
+    parts(side)
+    more = b"X: 1\r\n" * 160 if opening.endswith(b"\r\n") else b"x" * 1000
+    for _ in range(ANSWER_HEAD_LIMIT_BYTES // len(more) - 1):
+        side.feed(more)
+        parts(side)
+    side.feed(more * 2)
+    with pytest.raises(NotHttp, match="too long"):
+        parts(side)
+
+
+def test_chunks_of_a_byte_each_are_no_trailers() -> None:
+    side = upstream()
+    side.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(200):
+        side.feed(b"1\r\nx\r\n" * 100)
+        assert parts(side)[-1] == b"x" * 100
 
 
 def test_a_head_as_long_as_some_servers_send_is_read() -> None:

@@ -237,6 +237,14 @@ def test_who_comes_when_there_is_no_descriptor_left_is_told_so(small: DataPort, 
     small.tunnel(echo.address)
 
 
+def test_a_listener_hands_its_options_down_to_clients(start: Start, echo: EchoOrigin) -> None:
+    """Whoever made the listener: an event stream must not wait for a full segment."""
+    port = start(DataPort(allow=[echo.address]))
+    port.tunnel(echo.address)
+    [tunnel] = port.call(lambda: list(port.parts.tunnels._open))
+    assert tunnel.client_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_who_was_turned_away_keeps_no_descriptor(small: DataPort) -> None:
     for _ in range(8):
         small.open()

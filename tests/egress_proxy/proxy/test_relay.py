@@ -10,6 +10,7 @@ import errno
 import fcntl
 import functools
 import os
+import select
 import socket
 
 import pytest
@@ -198,6 +199,16 @@ def test_an_ended_flow_leaves_the_other_direction_open() -> None:
         assert back.turn() is Wants.READ
         assert read_exactly(client.peer, 6) == b"answer"
         assert not back.is_done()
+
+
+def test_the_last_end_is_left_to_the_close_that_follows_it() -> None:
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        flow.ends_by_close = True
+        client.end_by_peer()
+        assert flow.turn() is Wants.NOTHING
+        assert flow.is_done()
+        assert select.select([upstream.peer], [], [], 0)[0] == []
 
 
 # Bulk, which is spliced.

@@ -6,13 +6,22 @@ See egress_proxy/proxy/stream.py.
 
 import asyncio
 import hashlib
+import select
 import socket
 
 import pytest
 
-from egress_proxy.proxy.stream import READ_BYTES, SocketStream, StreamReset, prepare, reset_on_close
+from egress_proxy.proxy.stream import (
+    READ_BYTES,
+    SocketStream,
+    StreamReset,
+    prepare,
+    prepare_accepted,
+    reset_on_close,
+)
 from tests.egress_proxy.proxy.stream_ends import connected, until_readable
 from tests.support.byte_stream import End, close_with_reset, read_end, read_exactly, read_until_end
+from tests.support.deadline import DEFAULT_S
 from tests.support.origins import pattern
 
 BULK_BYTES = 16 * 1024 * 1024  # far beyond what the kernel holds for one connection
@@ -215,6 +224,20 @@ def test_a_prepared_socket_waits_for_nothing() -> None:
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_accepted_socket_is_prepared_like_any_other(host: str) -> None:
+    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
+        prepare(server)
+        with socket.create_connection(server.getsockname()[:2]):
+            select.select([server], [], [])
+            with server.accept()[0] as sock:
+                prepare_accepted(sock)
+                assert not sock.getblocking()
+                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE)
+
+
 async def test_an_urgent_byte_is_a_byte_in_its_place() -> None:
     with connected() as (ours, theirs):
         theirs.sendall(b"before")
@@ -236,3 +259,79 @@ async def test_a_unix_socket_can_be_prepared_and_used() -> None:
         assert await stream.receive() == b"x"
         stream.end_output()
         assert theirs.recv(1) == b""
+
+
+# How long a wait may take, and who hears of input meanwhile.
+
+
+async def test_a_wait_ends_when_its_time_is_over_and_the_stream_goes_on() -> None:
+    with connected() as (ours, theirs):
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await ours.receive(0.01)
+        theirs.sendall(b"late")
+        assert await ours.receive(DEFAULT_S) == b"late"
+
+
+async def test_a_short_wait_behind_a_long_one_is_short() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"x")
+        assert await ours.receive(10 * DEFAULT_S) == b"x"
+        with pytest.raises(TimeoutError):
+            await ours.receive(0.01)
+
+
+async def test_the_time_of_an_earlier_wait_ends_no_later_one() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"x")
+        assert await ours.receive(0.05) == b"x"
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(ours.receive(DEFAULT_S))
+            done, _ = await asyncio.wait({waiting}, timeout=0.1)  # the promise is about time that passes
+            assert not done
+            theirs.sendall(b"y")
+        assert waiting.result() == b"y"
+
+
+async def test_a_running_wait_can_be_given_less_time() -> None:
+    with connected() as (ours, _):
+        asyncio.get_running_loop().call_soon(ours.limit_wait, 0.01)
+        with pytest.raises(TimeoutError):
+            await ours.receive()
+
+
+async def test_sending_has_its_time_too() -> None:
+    with connected() as (ours, _), pytest.raises(TimeoutError):
+        await ours.send(bytes(BULK_BYTES), 0.05)
+
+
+async def test_an_onlooker_hears_of_input_that_nobody_waits_for_and_takes_nothing() -> None:
+    with connected() as (ours, theirs):
+        heard = asyncio.Event()
+        ours.look_on(heard.set)
+        theirs.sendall(b"x")
+        await asyncio.wait_for(heard.wait(), DEFAULT_S)
+        ours.look_on(None)
+        assert await ours.receive(DEFAULT_S) == b"x"
+
+
+async def test_input_that_nobody_waits_for_does_not_keep_the_loop_busy() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"x")
+        assert await ours.receive(DEFAULT_S) == b"x"
+        theirs.sendall(b"y")
+        await until_readable(ours.sock)
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)
+        assert loop.remove_reader(ours.sock.fileno()) is False
+        assert await ours.receive(DEFAULT_S) == b"y"
+
+
+async def test_a_released_socket_is_watched_no_more() -> None:
+    with connected() as (ours, theirs):
+        theirs.sendall(b"x")
+        assert await ours.receive(DEFAULT_S) == b"x"
+        sock = ours.release()
+        assert asyncio.get_running_loop().remove_reader(sock.fileno()) is False
+        theirs.sendall(b"y")
+        assert await asyncio.get_running_loop().sock_recv(sock, 1) == b"y"

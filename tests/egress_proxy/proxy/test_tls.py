@@ -17,8 +17,9 @@ import pytest
 from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
 from egress_proxy.proxy.tls import TlsFailed, TlsStream
 from tests.conftest import Start
+from tests.egress_proxy.proxy.socket_pairs import await_unread
 from tests.egress_proxy.proxy.stream_ends import descriptors, until_readable
-from tests.egress_proxy.proxy.tls_origin import NAME, TlsOrigin, dialled, drain, echo, secured
+from tests.egress_proxy.proxy.tls_origin import NAME, TlsOrigin, dialled, drain, echo, exchange_all, secured
 from tests.support.byte_stream import End, close_with_reset, end_direction, read_exactly
 from tests.support.certificates import CertificateAuthority, Leaf, server_context
 from tests.support.deadline import DEFAULT_S
@@ -180,8 +181,8 @@ class GivingBack(SocketStream):
         super().__init__(loop, sock)
         self.gave_back = 0
 
-    async def receive(self) -> bytes:
-        data = await super().receive()
+    async def receive(self, limit_s: float | None = None) -> bytes:
+        data = await super().receive(limit_s)
         self.unread(data)
         self.gave_back += 1
         taken = self.take_unread()
@@ -214,10 +215,7 @@ async def test_megabytes_both_ways_at_once_arrive_byte_for_byte(
     arrived: list[bytes] = []
 
     def both_ways(sock: ssl.SSLSocket) -> None:
-        sending = threading.Thread(target=sock.sendall, args=(down,), daemon=True)
-        sending.start()
-        arrived.append(read_exactly(sock, BULK_BYTES))
-        sending.join(DEFAULT_S)
+        arrived.append(exchange_all(sock, down, BULK_BYTES))
         end_direction(sock)
 
     origin = start(TlsOrigin(context, both_ways))
@@ -361,6 +359,37 @@ async def test_an_idle_stream_is_quiet_though_session_tickets_came(
         await stream.send(b"still usable")
         assert await stream.receive() == b"still usable"
         assert stream.is_quiet()
+
+
+RECORD_BYTES = 5 + 1 + 16  # what TLS 1.3 adds to a record: header, type, tag
+
+
+def send_two_records(sock: ssl.SSLSocket) -> None:
+    sock.sendall(b"one")
+    sock.sendall(b"two")
+    drain(sock)
+
+
+async def test_what_came_with_something_else_is_received_without_a_wait_and_not_quiet(
+    ca: CertificateAuthority, start: Start
+) -> None:
+    async with secured(start, ca, send_two_records) as (stream, sock):
+        await asyncio.to_thread(await_unread, sock, 2 * (len(b"one") + RECORD_BYTES))
+        assert await stream.receive(DEFAULT_S) == b"one"
+        assert not stream.is_quiet()
+        assert await stream.receive(0.01) == b"two"
+        assert stream.is_quiet()
+
+
+async def test_the_time_of_a_running_wait_holds_though_a_session_ticket_comes(
+    ca: CertificateAuthority, start: Start
+) -> None:
+    async with secured(start, ca, drain, tickets=2) as (stream, sock):
+        await until_readable(sock)  # the tickets: they end the first wait below TLS, and bring nothing
+        asyncio.get_running_loop().call_soon(stream.limit_wait, 0.05)
+        async with asyncio.timeout(DEFAULT_S):
+            with pytest.raises(TimeoutError):
+                await stream.receive()
 
 
 def send_unasked(sock: ssl.SSLSocket) -> None:

@@ -77,6 +77,7 @@ def test_a_tunnel_whose_two_directions_ended_is_done_and_ends_clean(bench: Bench
         tunnel.advance(tunnel.out)
     assert tunnel.is_half_closed
     assert not tunnel.is_over
+    assert tunnel.back.ends_by_close
     bench.upstream.peer.sendall(b"answer")
     bench.upstream.end_by_peer()
     for _ in range(2):

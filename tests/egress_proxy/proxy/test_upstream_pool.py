@@ -26,8 +26,9 @@ from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.upstream_pool import IDLE_PER_ROUTE, IDLE_S, Upstream, UpstreamPool
 from tests.conftest import Start, StartProvider
 from tests.egress_proxy.proxy.brokers import API_HOST, SECRET, broker, call, rule, secured_broker
+from tests.egress_proxy.proxy.tls_origin import TlsOrigin, drain
 from tests.support.answers import fixed, play
-from tests.support.certificates import CertificateAuthority, Leaf
+from tests.support.certificates import CertificateAuthority, Leaf, server_context
 from tests.support.data_port import Clock, DataPort, credential
 from tests.support.deadline import eventually
 from tests.support.dns_stub import DnsStub
@@ -75,7 +76,8 @@ async def _loopback(name: Name) -> Answer:
 
 async def finish(upstream: Upstream) -> None:
     http = upstream.http
-    await upstream.stream.send(http.start("GET", b"/", [(b"Host", b"x")]) + http.end())
+    await upstream.stream.send(http.start("GET", b"/", [(b"Host", b"x")]))
+    http.end()
     while not isinstance(part := http.answer(), AnswerEnd):
         if part is None:
             http.feed(await upstream.stream.receive())
@@ -281,6 +283,30 @@ async def test_a_tls_connection_is_kept_like_any_other_and_its_context_is_made_o
         busy.stream.close()
         assert bench.contexts_made == 1
     assert provider.connections[0].server_name == API_HOST
+
+
+@pytest.mark.parametrize("keeps", ["alive", "closing"])
+async def test_a_new_connection_resumes_the_session_of_an_earlier_one_of_its_rule(
+    start: Start, ca: CertificateAuthority, keeps: str
+) -> None:
+    resumed: list[bool | None] = []
+    connection = b"close" if keeps == "closing" else b"keep-alive"
+
+    def answer(sock: ssl.SSLSocket) -> None:
+        resumed.append(sock.session_reused)
+        if sock.recv(1000):
+            sock.sendall(b"HTTP/1.1 200 OK\r\nConnection: %b\r\nContent-Length: 0\r\n\r\n" % connection)
+            drain(sock)
+
+    origin = start(TlsOrigin(server_context(ca.leaf(API_HOST)), answer))
+    route = rule(origin.port, host=API_HOST, scheme=Scheme.HTTPS)
+    other = rule(origin.port, name="other", host=API_HOST, scheme=Scheme.HTTPS)
+    async with ending(Bench(ca.client_context)) as bench:
+        for asked in (route, route, other):
+            await bench.exchange(asked)
+            bench.clock.at += 1
+            bench.pool.close_idle()
+    assert resumed == [False, True, False]
 
 
 async def test_without_tls_no_context_is_made(start: Start) -> None:

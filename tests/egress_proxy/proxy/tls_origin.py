@@ -68,6 +68,21 @@ def drain(sock: ssl.SSLSocket) -> None:
             pass
 
 
+def exchange_all(sock: ssl.SSLSocket, sent: bytes, count: int) -> bytes:
+    """Send and receive at once, in one thread: two may not use one SSLSocket at a time."""
+    sock.setblocking(False)
+    unsent, received = memoryview(sent), bytearray()
+    while unsent or len(received) < count:
+        if not sock.pending():
+            select.select([sock], [sock] if unsent else [], [], DEFAULT_S)
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            received += sock.recv(BLOCK_BYTES)
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            unsent = unsent[sock.send(unsent[:BLOCK_BYTES]) :] if unsent else unsent
+    sock.setblocking(True)
+    return bytes(received)
+
+
 def echo(sock: ssl.SSLSocket) -> None:
     while block := sock.recv(BLOCK_BYTES):
         sock.sendall(block)
@@ -77,8 +92,11 @@ def echo(sock: ssl.SSLSocket) -> None:
 async def dialled(port: int) -> AsyncIterator[SocketStream]:
     sock = await asyncio.to_thread(connect, port)
     sock.setblocking(False)
-    with sock:
-        yield SocketStream(asyncio.get_running_loop(), sock)
+    stream = SocketStream(asyncio.get_running_loop(), sock)
+    try:
+        yield stream
+    finally:
+        stream.close()
 
 
 @contextlib.asynccontextmanager

@@ -18,8 +18,8 @@ from egress_proxy.core.request import RequestHead, parse_head
 from egress_proxy.vault.injection import (
     Credential,
     HeldCredential,
+    Rewriter,
     UpstreamHead,
-    rewrite,
     secret_forms,
 )
 from egress_proxy.vault.secret import Secret, flaw
@@ -44,7 +44,7 @@ def sent(
     credential: HeldCredential | None = BEARER,
 ) -> UpstreamHead:
     head = RequestHead("POST", b"http://api.example.com/v1", (1, 1), headers)
-    return rewrite(head, b"/v1", route, credential)
+    return Rewriter(route, credential).rewrite(head, b"/v1")
 
 
 def others(head: UpstreamHead) -> list[tuple[bytes, bytes]]:
@@ -64,7 +64,7 @@ def test_a_plain_request_gets_host_codings_and_credential() -> None:
 
 def test_method_and_path_go_out_byte_for_byte() -> None:
     path = b"/a%2Fb/%41/../c//d;p=1?x=%20+y&z=%2B&u=/"
-    head = rewrite(RequestHead("pUt", b"/", (1, 0), ()), path, ROUTE, BEARER)
+    head = Rewriter(ROUTE, BEARER).rewrite(RequestHead("pUt", b"/", (1, 0), ()), path)
     assert (head.method, head.target) == ("pUt", path)
 
 
@@ -436,6 +436,6 @@ OVERRIDES = [
 def test_a_limited_rule_lets_no_header_speak_for_method_or_path(name: str, limit: dict[str, Any]) -> None:
     head = RequestHead("GET", b"/v1", (1, 1), ((name.encode(), b"DELETE"), (b"X-Other", b"1")))
     route = InjectRoute("provider", parse_host("api.example.com"), **limit)
-    names = [key for key, _ in rewrite(head, b"/v1", route, None).headers]
+    names = [key for key, _ in Rewriter(route, None).rewrite(head, b"/v1").headers]
     assert b"X-Other" in names
     assert name.encode() not in names
