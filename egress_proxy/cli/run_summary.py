@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from egress_proxy.core.attach import HostDenial, HostUse, Report
 from egress_proxy.core.decision import Reason
 from egress_proxy.sandbox.confinement import Confinement, Finished
-from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.roots import RootRefused, canonical_roots, is_below
 from egress_proxy.sandbox.spec import Dimension, Gap
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -83,7 +83,12 @@ def _refused(denial: HostDenial) -> _Row:
 def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
     if any(path == root or is_below(path, root) for root in roots):
         return "protected: git, an editor or a shell obeys it"
-    return f"--rw {shlex.quote(os.path.dirname(path))}"
+    folder = os.path.dirname(path)
+    try:
+        canonical_roots([folder])
+    except RootRefused:
+        return ""  # the host's own, as a rule for good reason
+    return f"--rw {shlex.quote(folder)}"
 
 
 def _gap(gap: Gap) -> _Row:

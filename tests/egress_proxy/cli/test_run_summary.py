@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -58,11 +60,18 @@ def test_what_no_flag_would_allow_has_none(reason: str) -> None:
     assert lines(report=report)[1:] == [f"  refused  evil.example:443  1 time, {reason}"]
 
 
-def test_refused_files_come_with_the_folder_to_add_unless_they_are_protected() -> None:
-    outcome = Outcome(1, denied_writes=("/srv/it's here/x", "/srv/project/.git/hooks/pre-commit"))
-    assert [line.partition("write")[2].strip() for line in lines(outcome, roots=("/srv/project",))[1:]] == [
-        "--rw '/srv/it'\"'\"'s here'",
+def test_refused_files_come_with_the_folder_to_add_unless_it_would_be_refused_or_they_are_protected(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    paths = (str(folder / "x"), "/srv/project/.git/hooks/pre-commit", "/etc/motd", "/nowhere/x")
+    shown = lines(Outcome(1, denied_writes=paths), roots=("/srv/project",))[1:]
+    assert [line.partition(" write")[2].strip() for line in shown] == [
+        f"--rw {shlex.quote(str(folder))}",
         "protected: git, an editor or a shell obeys it",
+        "",
+        "",
     ]
 
 
