@@ -8,6 +8,7 @@ import os
 import pwd
 import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -58,6 +59,8 @@ class _Ground:
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self.root, self.outside = folder / "root", folder / "outside"
         self.root.mkdir()
+        # Ours may lie in a folder that the sandbox has its own of, such as /tmp.
+        self.canary = shutil.copy(_CANARY, self.root)
         self.marker = f"EGRESS_PROBE_{secrets.token_hex(8)}"
         self.tcp, self.udp, self.unix = (
             stack.enter_context(socket.socket(family, kind))
@@ -118,7 +121,7 @@ def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Gr
         stand_in = replace(stand_in, egress=ThroughProxy("", proxy_port))
     ours, theirs = socket.socketpair()
     with ours, theirs, Descriptors(make(stand_in), theirs.fileno()) as opened:
-        process = _spawn(opened, ground.arguments(proxy_port))
+        process = _spawn(opened, ground.canary, ground.arguments(proxy_port))
         opened.close_passed()
         theirs.close()
         proxy = threading.Thread(target=_play_proxy, args=(ours,))
@@ -134,8 +137,8 @@ def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Gr
     return _verdict(process.returncode, _told(out), why or _text(err), gaps, ground)
 
 
-def _spawn(opened: Descriptors, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    interpreter = (os.path.realpath(sys.executable), "-I", "-S", "-B", _CANARY)
+def _spawn(opened: Descriptors, canary: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    interpreter = (os.path.realpath(sys.executable), "-I", "-S", "-B", canary)
     return subprocess.Popen(
         (*opened.argv, *interpreter, *arguments),
         stdin=subprocess.DEVNULL,

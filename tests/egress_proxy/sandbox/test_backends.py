@@ -1,7 +1,10 @@
 """Backends as executors use them: a rewritten command that is confined, and a promise that is true."""
 
+import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from egress_proxy.sandbox.backends import (
 )
 from egress_proxy.sandbox.spec import Enforcement, SandboxUnavailable
 from tests.support.attach_peer import WELCOME, attach_peer
+from tests.support.program import REPOSITORY
 
 LINUX = [BwrapExecBackend, LandlockExecBackend]
 ALL = [*LINUX, SeatbeltExecBackend]
@@ -103,3 +107,29 @@ def test_seatbelt_starts_from_a_clean_environment(monkeypatch: pytest.MonkeyPatc
     assert argv[-2:] == ("/bin/echo", "x")
     assert "/usr/bin/sandbox-exec" in argv
     assert not any("sesame" in word for word in argv)
+
+
+@pytest.mark.parametrize("backend", ["bwrap", "landlock"])
+def test_a_package_that_lies_in_tmp_is_found_from_inside(backend: str) -> None:
+    """The sandbox has a /tmp of its own, and what is needed for the start is shown in it."""
+    script = f"""
+from egress_proxy.sandbox.choose import choose
+from egress_proxy.sandbox.confinement import portable_argv
+from egress_proxy.sandbox.spec import SandboxSpec
+import os, subprocess
+spec = SandboxSpec(())
+chosen = choose(spec, os.defpath, backend={backend!r}, portable=True)
+argv = portable_argv(chosen, spec, ("/bin/echo", "ran"), {{}})
+os.execv(argv[0], argv)
+"""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shutil.copytree(REPOSITORY / "egress_proxy", Path(folder, "egress_proxy"))
+        done = subprocess.run(
+            (sys.executable, "-c", script),
+            cwd="/var",
+            env={"PYTHONPATH": folder},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.stdout, done.stderr) == ("ran\n", "")
