@@ -1,4 +1,4 @@
-"""Every check of the project, in order: python -m tests.check [--fast] [-- pytest arguments]
+"""Every check of the project, in order: python -m tests.check [--fast] [--coverage] [-- pytest arguments]
 
 Only the order and the verdict live here; what a tool checks is set in pyproject.toml, and what has
 to be installed first in run.sh.
@@ -18,9 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TREES = ("egress_proxy", "control_api", "tests")
 SCRIPTS = sysconfig.get_path("scripts")
-# Two workers: enough to overlap waiting, few enough for deadlines to be kept on two cores. One file
-# stays in one worker, so that its tests may share a service.
-WORKERS = ("-n", "2", "--dist", "loadfile")
+# Three workers: half of a test's time is waiting, so that is what two cores take with deadlines kept. One
+# file stays in one worker, so that its tests may share a service.
+WORKERS = ("-n", "3", "--dist", "loadfile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,15 @@ def module(*argv: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *argv)
 
 
-def steps(*, fast: bool, pytest_args: Sequence[str]) -> list[Step]:
+def steps(*, fast: bool, measured: bool, pytest_args: Sequence[str]) -> list[Step]:
+    runner = ("coverage", "run", "-m", "pytest") if measured else ("pytest",)
     skipped = ("--ignore=tests/end_to_end",) if fast else ()
     return [
         Step("format", module("ruff", "format", "--check", *TREES)),
         Step("lint", module("ruff", "check", *TREES)),
         Step("types", module("mypy", *TREES)),
         Step("imports", (str(Path(SCRIPTS, "lint-imports")), "--no-logo")),
-        Step("tests", module("coverage", "run", "-m", "pytest", *WORKERS, *skipped, *pytest_args)),
+        Step("tests", module(*runner, *WORKERS, *skipped, *pytest_args)),
     ]
 
 
@@ -62,19 +63,20 @@ def report_coverage(environ: Mapping[str, str]) -> None:
         subprocess.run(argv, cwd=ROOT, env=environ, check=False)
 
 
-def parse(argv: Sequence[str]) -> tuple[bool, list[str]]:
-    """Whether to be fast, and what is behind the first ``--``."""
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Our flags, and what is behind the first ``--``."""
     own, pytest_args = list(argv), []
     if "--" in own:
         at = own.index("--")
         own, pytest_args = own[:at], own[at + 1 :]
     parser = argparse.ArgumentParser(prog="python -m tests.check")
     parser.add_argument("--fast", action="store_true", help="leave out tests/end_to_end")
-    return parser.parse_args(own).fast, pytest_args
+    parser.add_argument("--coverage", action="store_true", help="measure it, which takes half as long again")
+    return parser.parse_args(own), pytest_args
 
 
 def main(argv: Sequence[str]) -> int:
-    fast, pytest_args = parse(argv)
+    flags, pytest_args = parse(argv)
     # Outside the checkout, so that two runs at once do not mix their measurements.
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
         environ = {
@@ -83,9 +85,10 @@ def main(argv: Sequence[str]) -> int:
             "PATH": os.pathsep.join((SCRIPTS, os.environ.get("PATH", os.defpath))),
         }
         started = time.monotonic()
-        todo = steps(fast=fast, pytest_args=pytest_args)
+        todo = steps(fast=flags.fast, measured=flags.coverage, pytest_args=pytest_args)
         failed = [step.name for step in todo if not passes(step, environ)]
-        report_coverage(environ)
+        if flags.coverage:
+            report_coverage(environ)
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"all {len(todo)} checks passed"
     print(f"\n== {verdict}, in {time.monotonic() - started:.0f} s", flush=True)
     return 1 if failed else 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs whatever the tests need and passes all checks: sh tests/run.sh [--fast] [-- pytest arguments]
+# Installs whatever the tests need and passes all checks: sh tests/run.sh [--fast] [--coverage] [-- pytest arguments]
 # As root on Debian that includes packages; otherwise it says which are missing and goes on without them.
 set -eu
 unset CDPATH
