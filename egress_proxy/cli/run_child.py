@@ -20,9 +20,8 @@ from egress_proxy.sandbox.delivery import deliver, deliver_from_terminal
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _AGAIN_S = 0.02  # bwrap takes some of it until there is a command
-_LAST_WORDS_S = (
-    1.0  # of a command that was to end; else they wait for who reads our stderr, as long as it takes
-)
+# Of a command that was to end; else they wait for who reads our stderr, as long as it takes.
+_LAST_WORDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,8 @@ async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
             stack.enter_context(kept_terminal(STDIN))
         stdin = stack.enter_context(given_stdin())
         stderr = None if os.isatty(STDERR) else stack.enter_context(CopiedStderr())
+        forwarding = contextlib.ExitStack()
+        # Not heard before there is somebody to pass them on to, and not lost.
         with _blocked((*_FORWARDED, *_FROM_TERMINAL)):
             process = await asyncio.create_subprocess_exec(
                 *confinement.argv,
@@ -48,10 +49,12 @@ async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
                 stdin=stdin,
                 stderr=None if stderr is None else stderr.child_end,
             )
-        confinement.started()
-        if stderr is not None:
-            stderr.started()
-        with _forwarding(confinement.backend, process.pid, interactive=interactive) as heard:
+            passed_on = _forwarding(confinement.backend, process.pid, interactive=interactive)
+            heard = forwarding.enter_context(passed_on)
+        with forwarding:
+            confinement.started()
+            if stderr is not None:
+                stderr.started()
             code = await process.wait()
         limit_s = _LAST_WORDS_S if heard else None
         return Ended(code, None if stderr is None else await stderr.tail(limit_s))

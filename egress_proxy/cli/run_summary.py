@@ -83,7 +83,8 @@ def _refused(denial: HostDenial) -> _Row:
 def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
     if any(path == root or is_below(path, root) for root in roots):
         return "protected: git, an editor or a shell obeys it"
-    folder = os.path.dirname(path)
+    # Of what is in a git folder the whole repository is named: a root inside of one would be refused.
+    folder = path.partition("/.git/")[0] if "/.git/" in path else os.path.dirname(path)
     try:
         canonical_roots([folder])
     except RootRefused:

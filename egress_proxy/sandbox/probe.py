@@ -60,7 +60,7 @@ class _Ground:
         self.root, self.outside = folder / "root", folder / "outside"
         self.root.mkdir()
         # Ours may lie in a folder that the sandbox has its own of, such as /tmp.
-        self.canary = shutil.copy(_CANARY, self.root)
+        self.canary = str(shutil.copy(_CANARY, self.root))
         self.marker = f"EGRESS_PROBE_{secrets.token_hex(8)}"
         self.tcp, self.udp, self.unix = (
             stack.enter_context(socket.socket(family, kind))

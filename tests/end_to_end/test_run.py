@@ -6,6 +6,7 @@ On both rungs, as root and as an ordinary user. Streams, signals and the termina
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 from tests.conftest import Start
 from tests.support.certificates import CertificateAuthority
 from tests.support.confined_run import BACKENDS, BODY, LISTED, UNLISTED, USERS, RunGround
-from tests.support.program import run_cli
+from tests.support.program import REPOSITORY, run_cli
 from tests.support.service import TOKEN, Service
 
 PYTHON = "/usr/bin/python3"
@@ -254,14 +255,13 @@ def test_two_at_once_do_not_collide_although_they_share_a_settings_file(ground: 
 def test_in_a_sandbox_already_it_is_refused_with_the_reason(
     ground: RunGround, outer: str, inner: str
 ) -> None:
-    again = (
-        "env",
-        f"PYTHONPATH={ground.environment['PYTHONPATH']}",
-        *ground.argv("true", flags=("--backend", inner)),
-    )
-    # Shows the folder of this interpreter and of the product, which may be one that sandboxes hide.
-    shown = Path(again[2]).parent.parent
-    ran = ground.run(*again, flags=("--backend", outer, "-q"), cwd=shown)
+    again = ground.argv("true", flags=("--backend", inner))
+    # Shows the folders of this interpreter and of the product, which may lie where sandboxes hide them.
+    shown = Path(os.path.commonpath((Path(again[0]).parent.parent, REPOSITORY)))
+    if shown == Path("/"):
+        shown = Path(again[0]).parent.parent
+    inside = ("env", f"PYTHONPATH={REPOSITORY}", *again)
+    ran = ground.run(*inside, flags=("--backend", outer, "-q"), cwd=shown)
     assert ran.code == 125
     assert ran.err.startswith("error: ")
     assert ran.err.count("\n") == 1
