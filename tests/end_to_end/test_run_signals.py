@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, END_S, PATH, RunGround
+from tests.support.confined_run import BACKENDS, END_S, PATH, RunGround, is_running
 from tests.support.deadline import eventually
 
 UNTIL_KILLED = "while :; do sleep 0.05; done"
@@ -32,17 +32,6 @@ def await_line(process: subprocess.Popen[str], line: str) -> None:
 
 def folders(ground: RunGround) -> set[Path]:
     return set(ground.temporary.glob("egress-run-*"))
-
-
-def is_running(words: str) -> bool:
-    """Whether a process has this command line."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == words:
-                return True
-        except OSError:
-            continue
-    return False
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

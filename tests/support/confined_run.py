@@ -128,3 +128,14 @@ class RunGround:
             out, err = process.communicate(timeout=END_S)
         assert_no_traceback(err or "")
         return Ran(process.returncode, out or "", err or "")
+
+
+def is_running(words: str) -> bool:
+    """Whether a process has this command line."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip() == words:
+                return True
+        except OSError:
+            continue
+    return False
