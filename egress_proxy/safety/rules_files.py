@@ -192,6 +192,16 @@ FILE_RULES = (
         ),
     ),
     rule(
+        "device_write",
+        "Writes to a device that is not known to be harmless, as null, the terminals and /dev/shm are",
+        r"^(?:write|append) /dev/[abdeghijoqvwxyA-Z0-9][^ ]*",
+        "disk",
+        "warning",
+        view=View.EFFECT,
+        hits=("dd if=x of=/dev/3d", "cat x > /dev/video0"),
+        misses=("dd if=x of=/dev/null", "echo x > /dev/stderr", "echo x > /dev/shm/x"),
+    ),
+    rule(
         "disk_tool",
         "Removes partitions, volumes, pools or keys of a disk",
         r"^(?:wipefs.* (?:-a|--all|-af|-o)(?: |$).*|blkdiscard .*|cryptsetup.* (?:luksFormat|luksErase|erase|reencrypt)(?: |$).*|nvme.* (?:format|sanitize|write-zeroes) .*"
