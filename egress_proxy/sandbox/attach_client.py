@@ -79,7 +79,7 @@ class Attachment:
 
 
 def _line(sock: socket.socket, limit: int) -> bytes:
-    """Bytes up to the line end, without it. One message is under way at a time, so nothing follows it."""
+    """Bytes up to the line end, and it. One message is under way at a time, so nothing follows it."""
     received = bytearray()
     while not received.endswith(b"\n"):
         if len(received) >= limit:

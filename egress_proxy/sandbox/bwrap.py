@@ -11,7 +11,19 @@ from collections.abc import Iterator, Mapping
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary
 from egress_proxy.sandbox.masks import masked_paths
-from egress_proxy.sandbox.plan import ARGS, CHANNEL, ERRORS, FILTER, LAUNCH, STATUS, SYNC, LaunchPlan, Recipe
+from egress_proxy.sandbox.plan import (
+    ARGS,
+    CHANNEL,
+    ERRORS,
+    FILTER,
+    LAUNCH,
+    STATUS,
+    SYNC,
+    LaunchPlan,
+    Recipe,
+    interpreter,
+    isolated_python,
+)
 from egress_proxy.sandbox.protected import Protection, ProtectionRefused, protected_in
 from egress_proxy.sandbox.roots import is_below
 from egress_proxy.sandbox.spec import (
@@ -69,13 +81,8 @@ def _surroundings(spec: SandboxSpec) -> seccomp.Surroundings:
 
 
 def _launcher_words(spec: SandboxSpec) -> tuple[str, ...]:
-    """An interpreter that looks nowhere but in its own tree: a workspace may hold a planted ctypes.py."""
     channel = CHANNEL if isinstance(spec.egress, ThroughProxy) else "-1"
-    return (_interpreter(), "-I", "-S", "-B", _LAUNCHER, "inner", LAUNCH, channel, ERRORS, "--")
-
-
-def _interpreter() -> str:
-    return os.path.realpath(sys.executable)
+    return (*isolated_python(_LAUNCHER), "inner", LAUNCH, channel, ERRORS, "--")
 
 
 def _launch_plan(spec: SandboxSpec) -> LaunchPlan:
@@ -143,7 +150,7 @@ def _kept_visible(spec: SandboxSpec) -> Iterator[str]:
 
 def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
     """What is needed for the start and would be hidden: interpreter, launcher, the folder to start in."""
-    needed = [sys.base_prefix, _interpreter(), _LAUNCHER]
+    needed = [sys.base_prefix, interpreter(), _LAUNCHER]
     if spec.cwd is not None and not spec.cwd.startswith("/run/"):
         needed.append(spec.cwd)
     return tuple(path for path in needed if is_hidden(path) and not in_roots(path, spec.roots))

@@ -10,7 +10,6 @@ Spawning is the caller's, blocking or not. Next: choose.py (the rung), denial.py
 
 import contextlib
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,6 +26,7 @@ from egress_proxy.sandbox.environment import (
     plain_messages,
     proxy_variables,
 )
+from egress_proxy.sandbox.plan import isolated_python
 from egress_proxy.sandbox.planted import Snapshot, planted, snapshot
 from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
 from egress_proxy.sandbox.spec import SandboxSpec, ThroughProxy
@@ -53,8 +53,7 @@ def portable_argv(
         encode_hello(Hello(label)),
         _WELCOME,
     )
-    interpreter = os.path.realpath(sys.executable)
-    return (interpreter, "-I", "-S", "-B", _OUTER, *words, "--", *command)
+    return (*isolated_python(_OUTER), *words, "--", *command)
 
 
 @dataclass(frozen=True, slots=True)

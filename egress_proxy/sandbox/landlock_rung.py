@@ -6,13 +6,12 @@ Next: landlock.py (rules), landlock_gaps.py (what is left open), supervisor.py (
 
 import os
 import secrets
-import sys
 from collections.abc import Mapping
 
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.landlock_gaps import Rung, gaps
 from egress_proxy.sandbox.masks import masked_paths
-from egress_proxy.sandbox.plan import CHANNEL, ERRORS, LAUNCH, LaunchPlan, Recipe
+from egress_proxy.sandbox.plan import CHANNEL, ERRORS, LAUNCH, LaunchPlan, Recipe, isolated_python
 from egress_proxy.sandbox.readable import masks_inside
 from egress_proxy.sandbox.seccomp import Network
 from egress_proxy.sandbox.spec import (
@@ -61,10 +60,9 @@ def landlock_recipe(spec: SandboxSpec, rung: Rung) -> Recipe:
     through_proxy = isinstance(spec.egress, ThroughProxy)
     if through_proxy and not rung.supervised:
         raise SandboxUnavailable("per-host egress needs the seccomp filter, which this machine has none of")
-    words = (os.path.realpath(sys.executable), "-I", "-S", "-B", _SUPERVISOR)
     return Recipe(
         backend=NAME,
-        words=(*words, LAUNCH, CHANNEL if through_proxy else "-1", ERRORS, "--"),
+        words=(*isolated_python(_SUPERVISOR), LAUNCH, CHANNEL if through_proxy else "-1", ERRORS, "--"),
         launch=_plan(spec, rung).encode(),
         roots=spec.roots,
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,

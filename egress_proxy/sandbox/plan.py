@@ -5,6 +5,8 @@ and supervisor.py (read a plan), outer.py (reads a recipe), bwrap.py and landloc
 descriptors.py (opens what the words stand for).
 """
 
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -136,6 +138,17 @@ class Recipe:
         if self.attach is not None:
             yield from (("attach", self.attach), ("answer_ms", str(self.answer_ms)))
             yield from (("hello", hello.hex()), ("welcome", welcome.hex()))
+
+
+def interpreter() -> str:
+    """Where Python really is: a virtual environment's link may lie in a workspace."""
+    return os.path.realpath(sys.executable)
+
+
+def isolated_python(script: str) -> tuple[str, ...]:
+    """A command line for a script of ours: it looks nowhere but in Python's own tree, since a workspace may
+    hold a planted ctypes.py, and leaves no bytecode."""
+    return (interpreter(), "-I", "-S", "-B", script)
 
 
 def encode(entries: Iterable[tuple[str, str]]) -> bytes:

@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from egress_proxy.core.attach import HAND_OUT, TAKEN
 from egress_proxy.sandbox.descriptors import Descriptors
-from egress_proxy.sandbox.plan import Recipe
+from egress_proxy.sandbox.plan import Recipe, isolated_python
 from egress_proxy.sandbox.spec import Dimension, Gap, SandboxSpec, ThroughProxy
 
 TIMEOUT_S = 5.0
@@ -138,9 +137,8 @@ def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Gr
 
 
 def _spawn(opened: Descriptors, canary: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    interpreter = (os.path.realpath(sys.executable), "-I", "-S", "-B", canary)
     return subprocess.Popen(
-        (*opened.argv, *interpreter, *arguments),
+        (*opened.argv, *isolated_python(canary), *arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
