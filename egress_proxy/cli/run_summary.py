@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from egress_proxy.core.attach import HostDenial, HostUse, Report
 from egress_proxy.core.decision import Reason
 from egress_proxy.sandbox.confinement import Confinement, Finished
-from egress_proxy.sandbox.roots import RootRefused, canonical_roots, is_below
+from egress_proxy.sandbox.roots import RootRefused, canonical_roots, is_in
 from egress_proxy.sandbox.spec import Dimension, Gap
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -81,7 +81,7 @@ def _refused(denial: HostDenial) -> _Row:
 
 
 def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
-    if any(path == root or is_below(path, root) for root in roots):
+    if is_in(path, roots):
         return "protected: git, an editor or a shell obeys it"
     # Of what is in a git folder the whole repository is named: a root inside of one would be refused.
     folder = path.partition("/.git/")[0] if "/.git/" in path else os.path.dirname(path)

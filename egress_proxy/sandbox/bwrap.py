@@ -25,7 +25,7 @@ from egress_proxy.sandbox.plan import (
     isolated_python,
 )
 from egress_proxy.sandbox.protected import Protection, ProtectionRefused, protected_in
-from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.roots import is_in
 from egress_proxy.sandbox.spec import (
     BACKENDS,
     Dimension,
@@ -139,10 +139,6 @@ def is_hidden(path: str) -> bool:
     return any(path.startswith(f"{folder}/") for folder in OWN_FOLDERS)
 
 
-def in_roots(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path == root or is_below(path, root) for root in roots)
-
-
 def _kept_visible(spec: SandboxSpec) -> Iterator[str]:
     for path in _shown_again(spec):
         yield from ("--ro-bind", path, path)
@@ -153,7 +149,7 @@ def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
     needed = [sys.base_prefix, interpreter(), _LAUNCHER]
     if spec.cwd is not None and not spec.cwd.startswith("/run/"):
         needed.append(spec.cwd)
-    return tuple(path for path in needed if is_hidden(path) and not in_roots(path, spec.roots))
+    return tuple(path for path in needed if is_hidden(path) and not is_in(path, spec.roots))
 
 
 def _roots(spec: SandboxSpec) -> Iterator[str]:
@@ -179,7 +175,7 @@ def _protections(spec: SandboxSpec) -> Iterator[Protection]:
 def _masks(spec: SandboxSpec) -> Iterator[str]:
     shown = (*spec.roots, *_shown_again(spec))
     for path in masked_paths(spec):
-        if is_hidden(path) and not in_roots(path, shown):
+        if is_hidden(path) and not is_in(path, shown):
             continue  # not there anyway
         if os.path.isdir(path):
             yield from ("--tmpfs", path, "--remount-ro", path)
@@ -194,7 +190,7 @@ def _working_folder(spec: SandboxSpec) -> Iterator[str]:
     """
     if spec.cwd is None:
         return
-    if spec.cwd.startswith("/run/") and not in_roots(spec.cwd, spec.roots):
+    if spec.cwd.startswith("/run/") and not is_in(spec.cwd, spec.roots):
         raise SandboxUnavailable(
             f"the working folder {spec.cwd} is not shown in the sandbox; start elsewhere"
         )

@@ -73,6 +73,11 @@ def is_below(path: str, folder: str) -> bool:
     return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
+def is_in(path: str, folders: Iterable[str]) -> bool:
+    """Whether ``path`` is one of the folders or lies in one; all canonical."""
+    return any(path == folder or is_below(path, folder) for folder in folders)
+
+
 def _resolve(path: str) -> str:
     # Paths go into profiles, argument lists and logs, each of which has a separator of its own.
     if not path or _has_controls(path):

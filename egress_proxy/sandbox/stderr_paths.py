@@ -6,11 +6,11 @@ looked up outside, where that could mount or hang something. Next: denial.py (wh
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from egress_proxy.sandbox.protected import PROTECTED_NAMES
-from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.roots import is_in
 
 PATHS_LIMIT = 64
 """More denied paths than that tell nobody more."""
@@ -68,7 +68,7 @@ def _denied_on(line: str, dialect: Dialect, bounds: Bounds) -> str | None:
         if not _is_path(candidate):
             continue
         path = _resolve(candidate, bounds)
-        if _is_in(path, bounds.protected) or (refused and _is_refused(path, dialect, bounds)):
+        if is_in(path, bounds.protected) or (refused and _is_refused(path, dialect, bounds)):
             return path
     return None
 
@@ -78,13 +78,9 @@ def _is_path(candidate: str) -> bool:
 
 
 def _is_refused(path: str, dialect: Dialect, bounds: Bounds) -> bool:
-    if _is_in(path, bounds.roots):
+    if is_in(path, bounds.roots):
         return dialect.by_name and any(f"/{name}/" in f"{path}/" for name in PROTECTED_NAMES)
     return not dialect.ambiguous or _may_write(path)
-
-
-def _is_in(path: str, roots: Iterable[str]) -> bool:
-    return any(path == root or is_below(path, root) for root in roots)
 
 
 def _may_write(path: str) -> bool:
@@ -114,7 +110,7 @@ def _resolve(path: str, bounds: Bounds) -> str:
     resolved, links = "", 0
     while rest:
         step = f"{resolved}/{rest.pop(0)}"
-        target = _link(step) if links < _LINKS_LIMIT and _is_in(resolved, bounds.roots) else None
+        target = _link(step) if links < _LINKS_LIMIT and is_in(resolved, bounds.roots) else None
         if target is None:
             resolved = step
             continue
