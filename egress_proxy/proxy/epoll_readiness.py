@@ -1,7 +1,8 @@
 """When a flow may take its turn, on Linux: one edge-triggered epoll of our own inside the event loop.
 
 Two `epoll_ctl` in a socket's life and one callback for a batch of events: a third of what a reader and a
-writer per socket cost in the loop. Nothing is read or written here. Next: readiness.py, relay.py.
+writer per socket cost in the loop. What is small goes before bulk. Nothing is read or written here. Next:
+readiness.py, relay.py.
 """
 
 import asyncio
@@ -9,11 +10,14 @@ import select
 from collections import deque
 from collections.abc import Callable
 
-from egress_proxy.proxy.relay import Flow, Wants
+from egress_proxy.proxy.relay import SPLICE_BYTES, Flow, Wants
 from egress_proxy.proxy.tunnel import Tunnel
 
 # Events taken at once; what is left over is reported again.
 BATCH = 256
+# Bulk that is moved before fresh events are asked for again. However many flows are in bulk, a small message
+# waits for so much, and one turn more, at most.
+BULK_AT_ONCE_BYTES = SPLICE_BYTES
 _WATCHED = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _BROKEN = select.EPOLLERR | select.EPOLLHUP
 _READABLE = select.EPOLLIN | select.EPOLLRDHUP | _BROKEN
@@ -36,6 +40,7 @@ class EpollReadiness:
         # what the batch still tells of it is about its last owner, and no other.
         self._given_up: set[int] = set()
         self._again: deque[tuple[Tunnel, Flow]] = deque()
+        self._bulk: deque[tuple[Tunnel, Flow]] = deque()
         self.after_events: Callable[[], None] = lambda: None  # called after each batch
         self._due: asyncio.Handle | None = None  # at most one: each would ask for another
         loop.add_reader(self._epoll.fileno(), self._poll)
@@ -90,13 +95,22 @@ class EpollReadiness:
             elif watched is not None:
                 watched(events)
         self.after_events()
-        # Fresh events went first; each queued flow has one more turn, then the loop goes on.
+        # Fresh events went first; each queued flow has one more turn, and some bulk, then the loop goes on.
         for _ in range(len(self._again)):
-            tunnel, flow = self._again.popleft()
-            if not tunnel.is_over:
-                self._advance(tunnel, flow)
-        if self._again and self._due is None:
+            self._take_turn(self._again)
+        left_bytes = BULK_AT_ONCE_BYTES
+        while self._bulk and left_bytes > 0:
+            left_bytes -= self._take_turn(self._bulk)
+        if (self._again or self._bulk) and self._due is None:
             self._due = self._loop.call_soon(self._poll_again)
+
+    def _take_turn(self, queue: deque[tuple[Tunnel, Flow]]) -> int:
+        """The first in the queue; how many bytes it passed on."""
+        tunnel, flow = queue.popleft()
+        before = flow.carried
+        if not tunnel.is_over:
+            self._advance(tunnel, flow)
+        return flow.carried - before
 
     def _poll_again(self) -> None:
         self._due = None
@@ -107,11 +121,21 @@ class EpollReadiness:
         if events & _HUNG_UP:
             reads.source_hung_up = True
         if events & _READABLE and reads.armed is Wants.READ:
-            self._advance(tunnel, reads)
+            self._wake(tunnel, reads)
         if events & _WRITABLE and writes.armed is Wants.WRITE and not tunnel.is_over:
-            self._advance(tunnel, writes)
+            self._wake(tunnel, writes)
+
+    def _wake(self, tunnel: Tunnel, flow: Flow) -> None:
+        if flow.in_bulk:
+            self._queue(tunnel, flow)
+        else:
+            self._advance(tunnel, flow)
 
     def _advance(self, tunnel: Tunnel, flow: Flow) -> None:
         flow.armed = tunnel.advance(flow)
         if flow.armed is Wants.TURN and not tunnel.is_over:
-            self._again.append((tunnel, flow))
+            self._queue(tunnel, flow)
+
+    def _queue(self, tunnel: Tunnel, flow: Flow) -> None:
+        flow.armed = Wants.TURN  # so that a further event does not queue it a second time
+        (self._bulk if flow.in_bulk else self._again).append((tunnel, flow))

@@ -1,7 +1,7 @@
 """Pipes through which bulk moves without being copied into this process (splice, Linux).
 
-A pipe costs two descriptors, so few are made, and a flow has one only while it carries bulk. Where there is
-none to be had, bytes are copied. Next: relay.py (the only user).
+A pipe costs two descriptors, so few are made, and a flow has one only for a turn of bulk, or until its sink
+has taken what is in it. Where there is none to be had, bytes are copied. Next: relay.py (the only user).
 """
 
 import contextlib
@@ -10,11 +10,12 @@ import os
 import resource
 import sys
 
-# So many flows in bulk at once are spliced; more of them share two cores no better for it.
-PIPES = 64
-# Room for what one turn takes in, however the kernel has cut it up. An ordinary user may be refused: 64 KiB
-# is what a pipe has then.
-_PIPE_BYTES = 262_144
+# So many sinks may be slow before bulk is copied for the others. Together they are a quarter of the pipe
+# memory that Linux grants an ordinary user, whose other programs need pipes too.
+PIPES = 16
+# Room for what one splice takes in: the kernel cuts it into pages. An ordinary user may be refused: 64 KiB is
+# what a pipe has then.
+_PIPE_BYTES = 1_048_576
 
 
 def pipe_limit() -> int:

@@ -1,6 +1,6 @@
 """One flow of bytes between two non-blocking sockets, without a task. A tunnel is two of them.
 
-A flow moves at most one buffer a turn, so that no tunnel holds up the others; who calls it when is
+A turn is bounded, one buffer or one splice, so that no tunnel holds up the others; who calls it when is
 readiness.py's business. No policy here. Next: tunnel.py (both flows), readiness.py.
 """
 
@@ -18,12 +18,13 @@ from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
 from egress_proxy.proxy.client_hello import FirstFlight
 from egress_proxy.proxy.pipes import Pipe, PipePool
 
-# Bytes moved for one flow before the others have their turn. 64 KiB keeps a small tunnel beside bulk ones
-# under a millisecond and costs no more per gigabyte than larger turns.
+# Bytes copied for one flow before the others have their turn. What its sink does not take of them is kept,
+# so this is also what a stalled tunnel costs in memory.
 TURN_BYTES = 65_536
-# What a splice takes in at once, twice a turn: no copy has to be paid for it.
-SPLICE_BYTES = 2 * TURN_BYTES
-# Full turns in a row after which a flow is in bulk, and what a splice brings while it still is.
+# What a splice takes in at once, under half a millisecond's work. Both peers are woken, and acknowledge, once
+# for all of it: half of this costs a third more per gigabyte.
+SPLICE_BYTES = 1_048_576
+# A flow is in bulk after so many turns in a row that moved so much, and for as long as they do.
 BULK_TURNS = 2
 BULK_BYTES = 16_384
 _SPLICE_FLAGS = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK if sys.platform == "linux" else 0
@@ -43,7 +44,7 @@ class Wants(enum.Enum):
 
     READ = enum.auto()  # its source was empty
     WRITE = enum.auto()  # its sink took no more
-    TURN = enum.auto()  # it moved a whole buffer and has more
+    TURN = enum.auto()  # it may have more at once
     NOTHING = enum.auto()  # its end was passed on
 
 
@@ -79,6 +80,7 @@ class Flow:
         "carried",
         "ended",
         "ends_by_close",
+        "in_bulk",
         "sink",
         "source",
         "source_hung_up",
@@ -97,6 +99,7 @@ class Flow:
         self.carried = 0
         self.ended = False
         self.ends_by_close = False  # the other flow has ended: closing both sockets tells the sink
+        self.in_bulk = False  # it moves much, and can wait for those that move little
         self.armed: Wants = Wants.NOTHING  # what readiness.py watches for this flow
         # Set by an edge-triggered driver: the end was signalled once, so a short read is not the last one.
         self.source_hung_up = False
@@ -130,9 +133,11 @@ class Flow:
             self._admit(early)
 
     def turn(self) -> Wants:
-        """Move up to one buffer from source to sink. Raises PeerReset, FlowRefused."""
+        """Move up to one buffer, or one splice, from source to sink. Raises PeerReset, FlowRefused."""
         if self._pending and not self._send_pending():
             return Wants.WRITE
+        if self.in_bulk and self._pipe is None and self._pipes is not None:
+            self._pipe = self._pipes.lend()
         if self._pipe is not None:
             return self._splice(self._pipe)
         if self.ended:
@@ -140,6 +145,7 @@ class Flow:
         try:
             count = self.source.recv_into(_BUFFER)
         except BlockingIOError:
+            self._end_burst()
             return Wants.READ
         except OSError as error:
             raise PeerReset(self.source) from error
@@ -158,25 +164,24 @@ class Flow:
 
     def _forward(self, count: int) -> Wants:
         if self._gate is not None or self._meter is not None:
+            # Never in bulk: what is spliced is seen by neither, and a hello can be long.
             self._admit(bytes(_VIEW[:count]))
             return Wants.TURN if self._send_pending() else Wants.WRITE
         sent = self._send(_VIEW[:count])
-        if count == TURN_BYTES:
-            self._note_full_turn()
-        else:
-            self._full_turns = 0
+        if count >= BULK_BYTES:
+            self._full_turns += 1
+            self.in_bulk = self._full_turns >= BULK_TURNS
+        elif self._full_turns:
+            self._end_burst()
         if sent < count:
             self._pending = bytes(_VIEW[sent:count])
             return Wants.WRITE
         # A short read has emptied the source: this saves a failing read for every message.
         return Wants.TURN if count == TURN_BYTES or self.source_hung_up else Wants.READ
 
-    def _note_full_turn(self) -> None:
-        """Two full buffers in a row are bulk: a pipe pays from here on."""
-        self._full_turns += 1
-        if self._full_turns >= BULK_TURNS and self._pipes is not None and self._pipe is None:
-            self._pipe = self._pipes.lend()
-            self._full_turns = 0
+    def _end_burst(self) -> None:
+        self._full_turns = 0
+        self.in_bulk = False
 
     def _splice(self, pipe: Pipe) -> Wants:
         """A turn of bulk: from socket to socket inside the kernel."""
@@ -186,6 +191,7 @@ class Flow:
             pipe.held = os.splice(self.source.fileno(), pipe.writer, SPLICE_BYTES, flags=_SPLICE_FLAGS)
         except BlockingIOError:
             self.release()
+            self._end_burst()
             return Wants.READ
         except OSError as error:
             self.release()
@@ -196,11 +202,11 @@ class Flow:
         if pipe.held == 0:
             self.release()
             return self._end()
-        is_bulk = pipe.held >= BULK_BYTES
+        if pipe.held < BULK_BYTES:
+            self._end_burst()
         if not self._drain(pipe):
             return Wants.WRITE
-        if not is_bulk:
-            self.release()
+        self.release()
         # Even a short splice says nothing of the source: the pipe may be small, or cut up by small segments.
         return Wants.TURN
 
@@ -218,7 +224,7 @@ class Flow:
         return True
 
     def release(self) -> None:
-        """Give the pipe back: the burst, or the tunnel, is over."""
+        """Give the pipe back: it is empty, or the tunnel is over."""
         if self._pipe is not None and self._pipes is not None:
             self._pipes.take_back(self._pipe)
             self._pipe = None

@@ -40,6 +40,14 @@ def long_hello() -> bytes:
     return hello(alpn=[f"{number:0>200}" for number in range(100)])
 
 
+def long_unfinished_hello(record_bytes: int, count: int) -> list[bytes]:
+    """The first records of a hello that has one more; each carries so much."""
+    message = b"\x01" + (record_bytes * (count + 1)).to_bytes(3, "big")
+    message += bytes(record_bytes * count - len(message))
+    header = b"\x16\x03\x01" + record_bytes.to_bytes(2, "big")
+    return [header + message[at : at + record_bytes] for at in range(0, len(message), record_bytes)]
+
+
 def renamed(flight: bytes, name: bytes, old: bytes = NAME.encode()) -> bytes:
     """The flight asking for other bytes of equal length."""
     if len(name) != len(old) or flight.count(old) != 1:

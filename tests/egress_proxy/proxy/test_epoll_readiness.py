@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -11,12 +12,29 @@ from collections.abc import Iterator
 
 import pytest
 
+from egress_proxy.core.access import Client
+from egress_proxy.core.decision import Allow, OptIn
 from egress_proxy.core.events import EndCause, Ended
-from tests.egress_proxy.proxy.live_tunnels import open_tunnel
+from egress_proxy.core.host import parse_authority
+from egress_proxy.proxy import epoll_readiness as epoll_readiness_module
+from egress_proxy.proxy.epoll_readiness import EpollReadiness
+from egress_proxy.proxy.relay import BULK_BYTES, TURN_BYTES, Flow, Wants
+from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
+from tests.egress_proxy.proxy.live_tunnels import ADDRESS, open_tunnel
+from tests.egress_proxy.proxy.socket_pairs import (
+    Pair,
+    await_event,
+    await_unread,
+    connected_pair,
+    unread_bytes,
+)
 from tests.support.byte_stream import End, read_end, read_exactly
 from tests.support.data_port import DataPort
 from tests.support.deadline import eventually
 from tests.support.origins import EchoOrigin
+
+TARGET = parse_authority("ok.example:443")
+FACTS = TunnelFacts("r-1", Client(), TARGET, ADDRESS, Allow(TARGET, "ok.example", OptIn.NONE), 0.0)
 
 
 @pytest.fixture
@@ -111,3 +129,133 @@ def test_bulk_asks_for_one_more_poll_at_a_time(port: DataPort) -> None:
                 tunnel.client.recv(1 << 20)
         most = max(most, port.call(due))
     assert most <= 2  # the one that is due, and the descriptor's own
+
+
+# Small messages beside bulk. The test takes each round of the loop itself.
+
+
+class BulkAndOneSmall:
+    """``bulk``: tunnels that have more to move than one turn does; ``small``: one that is silent yet."""
+
+    def __init__(self, sinks_are_small: bool) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.epoll = EpollReadiness(self._loop)
+        self.pairs = [(connected_pair(), connected_pair(small=sinks_are_small)) for _ in range(9)]
+        self.small, *self.bulk = [self._tunnel(client, upstream) for client, upstream in self.pairs]
+        for client, _ in self.pairs[1:]:
+            client.peer.sendall(bytes(6 * TURN_BYTES))
+            await_unread(client.ours, 6 * TURN_BYTES)
+        for tunnel in (self.small, *self.bulk):
+            self.epoll.start(tunnel)
+
+    def _tunnel(self, client: Pair, upstream: Pair) -> Tunnel:
+        out, back = Flow(client.ours, upstream.ours), Flow(upstream.ours, client.ours)
+        return Tunnel(FACTS, out, back, lambda tunnel, *_: self.epoll.forget(tunnel))
+
+    def carried(self) -> list[int]:
+        return [tunnel.out.carried for tunnel in self.bulk]
+
+    def round(self) -> None:
+        """The driver polls twice at most: its descriptor is readable, and a poll is due."""
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run_forever()
+
+    def until_all_are_in_bulk(self) -> None:
+        while not all(tunnel.out.in_bulk for tunnel in self.bulk):
+            self.round()
+
+    def close(self) -> None:
+        for tunnel in (self.small, *self.bulk):
+            tunnel.end(EndCause.DRAINED)
+        for pair in self.pairs:
+            for one in pair:
+                one.peer.close()
+        self.epoll.close()
+        self._loop.close()
+
+
+@pytest.fixture
+def busy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[BulkAndOneSmall]:
+    monkeypatch.setattr(epoll_readiness_module, "BULK_AT_ONCE_BYTES", 1)  # a poll after each turn
+    made = BulkAndOneSmall(sinks_are_small=getattr(request, "param", False))
+    yield made
+    made.close()
+
+
+def test_a_small_message_waits_for_no_more_than_a_turn_or_two_of_bulk(busy: BulkAndOneSmall) -> None:
+    busy.until_all_are_in_bulk()
+    client, upstream = busy.pairs[0]
+    client.peer.sendall(b"token")
+    await_unread(client.ours, 5)
+    before = sum(busy.carried())
+    busy.round()
+    assert read_exactly(upstream.peer, 5) == b"token"
+    assert 0 < sum(busy.carried()) - before <= 2 * TURN_BYTES
+
+
+def test_each_flow_in_bulk_has_its_turn_beside_small_messages(busy: BulkAndOneSmall) -> None:
+    busy.until_all_are_in_bulk()
+    before = busy.carried()
+    for _ in busy.bulk:
+        busy.pairs[0][0].peer.sendall(b"x")
+        busy.round()
+    assert all(now - then >= TURN_BYTES for now, then in zip(busy.carried(), before, strict=True))
+
+
+@pytest.mark.parametrize("busy", [True], indirect=True, ids=["small sinks"])
+def test_bulk_that_its_sinks_take_again_is_queued_like_other_bulk(busy: BulkAndOneSmall) -> None:
+    """All of them are told of in one batch, ahead of whatever small message is next."""
+
+    def read_all(sink: socket.socket) -> None:
+        sink.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while sink.recv(TURN_BYTES):
+                pass
+
+    def waits(tunnel: Tunnel) -> bool:
+        return tunnel.out.in_bulk and tunnel.out.armed is Wants.WRITE
+
+    while not all(map(waits, busy.bulk)):
+        for tunnel, (_, upstream) in zip(busy.bulk, busy.pairs[1:], strict=True):
+            if not waits(tunnel):
+                read_all(upstream.peer)
+        busy.round()
+    before = busy.carried()
+    for _, upstream in busy.pairs[1:]:
+        read_all(upstream.peer)
+        await_event(upstream.ours, select.POLLOUT)
+    busy.round()
+    assert 1 <= sum(now > then for now, then in zip(busy.carried(), before, strict=True)) <= 2
+
+
+def test_bulk_that_is_told_of_more_than_once_is_queued_once(
+    busy: BulkAndOneSmall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy.until_all_are_in_bulk()
+    flow, (client, _) = busy.small.out, busy.pairs[0]
+    turns: list[Flow] = []
+    advance = Tunnel.advance
+
+    def counted(tunnel: Tunnel, flow: Flow) -> Wants:
+        turns.append(flow)
+        return advance(tunnel, flow)
+
+    def say(octets: bytes) -> None:
+        unread = unread_bytes(client.ours)
+        client.peer.sendall(octets)
+        await_unread(client.ours, unread + len(octets))
+
+    for _ in range(2):  # short reads, after which it waits for more, that are bulk all the same
+        say(bytes(BULK_BYTES))
+        busy.round()
+    assert (flow.in_bulk, flow.armed) == (True, Wants.READ)
+    monkeypatch.setattr(Tunnel, "advance", counted)
+    for _ in range(3):
+        say(bytes(BULK_BYTES))
+        busy.round()
+    assert flow not in turns  # there are eight before it
+    while flow.carried < 5 * BULK_BYTES:
+        busy.round()
+    for _ in busy.bulk:
+        busy.round()
+    assert turns.count(flow) == 1

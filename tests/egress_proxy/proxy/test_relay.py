@@ -21,9 +21,10 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
+from egress_proxy.proxy import relay as relay_module
 from egress_proxy.proxy.pipes import Pipe, PipePool
-from egress_proxy.proxy.relay import TURN_BYTES, Flow, FlowRefused, PeerReset, Wants
-from tests.egress_proxy.proxy.hellos import hello, long_hello
+from egress_proxy.proxy.relay import BULK_BYTES, TURN_BYTES, Flow, FlowRefused, PeerReset, Wants
+from tests.egress_proxy.proxy.hellos import hello, long_hello, long_unfinished_hello
 from tests.egress_proxy.proxy.socket_pairs import (
     Pair,
     await_unread,
@@ -251,12 +252,73 @@ def test_a_burst_is_spliced_and_nothing_of_it_is_forgotten_however_small_the_pip
     with two_pairs() as (client, upstream), contextlib.closing(CountingPool(pipe_bytes)) as pool:
         flow = Flow(client.ours, upstream.ours, pipes=pool)
         in_bulk(flow, client, pattern(size))
-        assert pool.lent == 1
         while flow.turn() is not Wants.READ:
             pass
+        assert pool.lends > 0
         assert unread_bytes(client.ours) == 0
         assert read_exactly(upstream.peer, size) == pattern(size)
         assert (flow.carried, pool.lent) == (size, 0)
+
+
+def test_a_turn_of_bulk_moves_at_most_one_splice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "SPLICE_BYTES", BULK_BYTES)
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(3 * TURN_BYTES))
+        before = flow.carried
+        assert flow.turn() is Wants.TURN
+        assert 0 < flow.carried - before <= BULK_BYTES
+
+
+def test_between_two_turns_of_bulk_the_pipe_is_free_for_others() -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(3 * TURN_BYTES))
+        assert flow.turn() is Wants.TURN
+        assert (pool.lends, pool.lent) == (1, 0)
+
+
+def test_bulk_for_which_there_is_no_pipe_is_copied() -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(PipePool(limit=0)) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        in_bulk(flow, client, pattern(3 * TURN_BYTES))
+        assert flow.turn() is Wants.TURN
+        assert flow.carried == 3 * TURN_BYTES
+
+
+@pytest.mark.parametrize("splice", [True, False], ids=["spliced", "copied"])
+def test_a_flow_is_in_bulk_from_its_second_large_turn_until_its_source_is_empty(splice: bool) -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(PipePool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool if splice else None)
+        client.peer.sendall(pattern(4 * TURN_BYTES))
+        await_unread(client.ours, 4 * TURN_BYTES)
+        seen: list[tuple[Wants, bool]] = []
+        while (Wants.READ, False) not in seen:
+            seen.append((flow.turn(), flow.in_bulk))
+        _, *in_bulk = (is_in_bulk for _, is_in_bulk in seen)
+        assert seen[0] == (Wants.TURN, False)
+        assert in_bulk == [True] * (len(in_bulk) - 1) + [False]
+        assert len(in_bulk) >= 3
+
+
+@pytest.mark.parametrize("splice", [True, False], ids=["spliced", "copied"])
+def test_a_turn_that_moves_little_ends_the_burst(splice: bool) -> None:
+    with two_pairs() as (client, upstream), contextlib.closing(PipePool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool if splice else None)
+        in_bulk(flow, client, pattern(2 * TURN_BYTES + BULK_BYTES - 1))
+        flow.turn()
+        assert not flow.in_bulk
+        assert flow.carried == 2 * TURN_BYTES + BULK_BYTES - 1
+
+
+def test_large_turns_with_a_small_one_between_them_are_no_bulk() -> None:
+    with two_pairs() as (client, upstream):
+        flow = Flow(client.ours, upstream.ours)
+        for size in (BULK_BYTES, 1, BULK_BYTES):
+            drive(flow, client, pattern(size))
+            assert not flow.in_bulk
+        drive(flow, client, pattern(BULK_BYTES))
+        assert flow.in_bulk
 
 
 def test_a_spliced_burst_that_ends_is_passed_on_whole_with_its_end() -> None:
@@ -451,6 +513,23 @@ def test_a_client_that_ends_without_a_word_needs_no_judgement() -> None:
         assert flow.turn() is Wants.NOTHING
         assert read_some(upstream.peer) == b""
         assert judge.asked == []
+
+
+def test_a_hello_that_is_as_long_as_bulk_is_held_and_never_spliced() -> None:
+    judge = Judge(MISMATCH)
+    with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
+        flow = Flow(client.ours, upstream.ours, pipes=pool)
+        flow.hold_until_judged(judge)
+        for record in long_unfinished_hello(BULK_BYTES, count=3):
+            client.peer.sendall(record)
+            await_unread(client.ours, len(record))
+            flow.turn()
+        assert flow.is_holding()
+        assert (judge.asked, flow.in_bulk, pool.lends, unread_bytes(upstream.peer)) == ([], False, 0, 0)
+        client.end_by_peer()
+        with pytest.raises(FlowRefused):
+            flow.turn()
+        assert flow.carried == 0
 
 
 def test_first_bytes_that_are_no_tls_are_judged_at_the_first_of_them() -> None:
