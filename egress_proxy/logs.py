@@ -15,7 +15,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -33,6 +32,7 @@ from egress_proxy.core.events import (
     record_of,
 )
 from egress_proxy.core.seams import Now
+from egress_proxy.core.timestamp import timestamp
 
 # Up to this length (PIPE_BUF) lines of several writers do not mix in a pipe, and no write waits.
 LINE_LIMIT_BYTES = 4_000
@@ -148,7 +148,7 @@ class _Json:
         self._now = now
 
     def __call__(self, _: Any, __: str, event: Mapping[str, Any]) -> str:
-        when = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
+        when = timestamp(self._now())
         record = {"time": when.replace("+00:00", "Z"), "kind": event["event"], **event}
         del record["event"]
         line = ""

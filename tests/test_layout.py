@@ -49,11 +49,13 @@ MAY_CATCH_ALL = {
     "egress_proxy/cli/main.py",
     "egress_proxy/cli/service.py",
     "egress_proxy/proxy/arrivals.py",
+    "egress_proxy/proxy/exchange.py",
+    "egress_proxy/proxy/kept.py",
     "egress_proxy/proxy/listener.py",
     "egress_proxy/proxy/tunnel.py",
 }
 # A race that the first end decides, where a TaskGroup would wait for all: cancels, awaits the rest.
-MAY_START_TASKS = {"egress_proxy/proxy/dialer.py", "egress_proxy/proxy/exchange.py"}
+MAY_START_TASKS = {"egress_proxy/proxy/dialer.py"}
 
 ENVIRON = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 SPAWN = {"create_task", "ensure_future"}

@@ -28,11 +28,12 @@ from egress_proxy.core.seams import Audit
 from egress_proxy.logs import decision_log
 from egress_proxy.proxy.attach_socket import listen_attach
 from egress_proxy.proxy.audit import AuditLog
-from egress_proxy.proxy.forward import Forwarder, ForwardLimits
+from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.hosts_file import HostsFile
 from egress_proxy.proxy.listener import Intake, ListenError, listen_tcp, listen_unix
 from egress_proxy.proxy.name_cache import NameCache
+from egress_proxy.proxy.order import ForwardLimits
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
 from egress_proxy.proxy.pipes import PipePool
@@ -192,7 +193,8 @@ def _tunnels(plan: ServicePlan, readiness: Readiness, audit: Audit, grants: Memo
         limits.half_close_timeout_s,
         limits.head_timeout_s,
     )
-    pipes = PipePool() if sys.platform == "linux" else None
+    # The loop's driver knows no bulk: a splice's worth for each flow in a row would hold up small tunnels.
+    pipes = None if isinstance(readiness, LoopReadiness) else PipePool()
     return TunnelTable(asyncio.get_running_loop(), readiness, tunnel_limits, audit, grants, pipes)
 
 

@@ -22,6 +22,7 @@ from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.kept import KeptClients, Start
 from egress_proxy.proxy.listener import Intake
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
@@ -94,7 +95,7 @@ class Service:
     async def run(self, doors: Doors, announce: Callable[[], None], *, obey_signals: bool = True) -> None:
         """``announce`` is called when it accepts. Signals: SIGTERM and SIGINT stop it, SIGHUP reloads."""
         async with asyncio.TaskGroup() as group:
-            intake = Intake(group, self._connection, self.parts.audit, self._open_elsewhere)
+            intake = Intake(group, self._connection, self._kept, self.parts.audit, self._open_elsewhere)
             self._open(doors, intake)
             self.parts.tunnels.start()
             if obey_signals:
@@ -141,6 +142,9 @@ class Service:
 
     def _connection(self, stream: SocketStream, peer: Peer) -> Connection:
         return Connection(self.parts, stream, peer, self._stopping.is_set)
+
+    def _kept(self, start: Start) -> KeptClients:
+        return KeptClients(self.parts, self._stopping.is_set, asyncio.get_running_loop().time, start)
 
     async def _end(self, intake: Intake) -> None:
         """Idle things end at once; what still moves has the drain time, then it is cut."""

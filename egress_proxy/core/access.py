@@ -4,7 +4,7 @@ Values only. Next: policy.py (the answer), request.py and host.py (where the par
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from egress_proxy.core.host import Host, Target
 from egress_proxy.core.request import path_has_dot_segments
@@ -44,7 +44,8 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class InjectRoute:
-    """An inject rule without its secret: what clients name, what is dialled, what may be asked.
+    """An inject rule without its secret: what clients name (``named``), what is dialled (``upstream``), what
+    may be asked.
 
     ``methods`` empty: every method but TRACE and CONNECT. ``paths`` empty: every path; else prefixes that
     end at a slash, at the query, or with the path. ``client``: for that client alone.
@@ -59,14 +60,15 @@ class InjectRoute:
     paths: tuple[bytes, ...] = ()
     client: str | None = None
     opaque_bodies: bool = False
+    named: Target = field(init=False)
+    upstream: Target = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "named", Target(self.host, self.port))
+        object.__setattr__(self, "upstream", Target(self.host, self.upstream_port))
 
     def serves(self, target: Target, client: Client) -> bool:
-        named = Target(self.host, self.port)
-        return target == named and self.client in (None, client.id)
-
-    @property
-    def upstream(self) -> Target:
-        return Target(self.host, self.upstream_port)
+        return target == self.named and self.client in (None, client.id)
 
     def admits_method(self, method: str) -> bool:
         return method not in _NEVER_INJECTED and (not self.methods or method in self.methods)

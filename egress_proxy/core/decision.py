@@ -6,6 +6,7 @@ No value here can mean yes by default, none is a bool. Next: policy.py makes the
 import enum
 from dataclasses import dataclass
 
+from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.host import Target
 
 
@@ -60,12 +61,16 @@ class OptIn(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Yes. ``rule`` is the entry's text, ``grant_id`` the grant that a use must be taken from."""
+    """Yes. ``rule`` is the entry's text, ``grant_id`` the grant that a use must be taken from.
+
+    ``route``: the inject rule, at the doors where one decides.
+    """
 
     target: Target
     rule: str
     opt_in: OptIn
     grant_id: str | None = None
+    route: InjectRoute | None = None
 
 
 @dataclass(frozen=True, slots=True)

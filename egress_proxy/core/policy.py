@@ -42,7 +42,7 @@ class Policy:
 
     def is_route(self, target: Target) -> bool:
         """Whether any client's inject rule names the target: it is never tunnelled then."""
-        return any(target == Target(route.host, route.port) for route in self.routes)
+        return any(target == route.named for route in self.routes)
 
 
 def rule_index(rules: Collection[Rule]) -> RuleIndex[str]:
@@ -101,7 +101,8 @@ def _decide_route(access: Access, policy: Policy) -> Decision:
     # What is dialled is what the rule's author wrote, so it opts in to what that entry would.
     # The client names port 80, the proxy dials another: a deny entry for either holds.
     upstream_denial = _denied(route.upstream, access.client, policy)
-    return upstream_denial or Allow(route.upstream, rule, _route_opt_in(route, access.client, policy))
+    opt_in = _route_opt_in(route, access.client, policy)
+    return upstream_denial or Allow(route.upstream, rule, opt_in, route=route)
 
 
 def _decide_listed(access: Access, policy: Policy) -> Allow | None:
@@ -146,7 +147,7 @@ def _route_opt_in(route: InjectRoute, client: Client, policy: Policy) -> OptIn:
     if not isinstance(route.host, Name):
         return OptIn.LITERAL
     # A private entry for the rule's host, under either of its ports, says that the name may lie inside.
-    for target in (route.upstream, Target(route.host, route.port)):
+    for target in (route.upstream, route.named):
         for rule, _ in policy.allow.matching(target):
             if rule.private and rule.client in (None, client.id):
                 return OptIn.INWARD

@@ -6,7 +6,7 @@ No leniency: bare CR or LF, folded lines and blanks before a colon are how one r
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 HEAD_END = b"\r\n\r\n"
 # The longest Content-Length that is no mistake: 10^18 bytes.
@@ -22,9 +22,7 @@ _BEGINNING = re.compile(_TOKEN + rb"(?: (?:[\x21-\x7e]++(?: (?:[A-Z0-9/.]{1,8}+\
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/1\.[01]\r")
 _LENGTH = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS)
 # Visible ASCII alone: the authority ends at `/` or `?`, and there is no fragment (RFC 9112 3.2.2).
-_ABSOLUTE = re.compile(
-    rb"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[!\"$-.0->@-~]*)(?P<rest>[!\"$-~]*)"
-)
+_ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([!\"$-.0->@-~]*)([!\"$-~]*)")
 # Separators and dots as servers decode them: %2e%2e and ..\ climb as well as ../ does.
 _DECODED = ((b"%2e", b"."), (b"%2f", b"/"), (b"%5c", b"/"), (b"%3b", b";"), (b"\\", b"/"))
 
@@ -41,10 +39,17 @@ class RequestHead:
     target: bytes
     version: tuple[int, int]
     headers: tuple[tuple[bytes, bytes], ...]
+    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_name: dict[bytes, list[bytes]] = {}
+        for name, value in self.headers:
+            by_name.setdefault(name.lower(), []).append(value)
+        object.__setattr__(self, "_by_name", by_name)
 
     def values(self, name: bytes) -> tuple[bytes, ...]:
         """All values of a header; ``name`` in lower case."""
-        return tuple([value for key, value in self.headers if key.lower() == name])
+        return tuple(self._by_name.get(name, ()))
 
     def tokens(self, name: bytes) -> frozenset[bytes]:
         """The list of lower-case elements of a comma-separated header such as Connection."""
@@ -124,14 +129,17 @@ def split_absolute(target: bytes) -> AbsoluteTarget:
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise RequestError("the request target is not in absolute form")
-    rest = match["rest"]
+    scheme, authority, rest = match.groups()
     path = rest if rest.startswith(b"/") else b"/" + rest
-    return AbsoluteTarget(match["scheme"].decode().lower(), match["authority"].decode(), path)
+    return AbsoluteTarget(scheme.decode().lower(), authority.decode(), path)
 
 
 def path_has_dot_segments(path: bytes) -> bool:
     """Whether a server could climb out of a path prefix: `.` or `..`, also percent-encoded."""
-    decoded = path.partition(b"?")[0].lower()
+    bare = path.partition(b"?")[0]
+    if b"." not in bare and b"%" not in bare:
+        return False
+    decoded = bare.lower()
     for text, meaning in _DECODED:
         decoded = decoded.replace(text, meaning)
     # Servlet containers drop `;…` from a segment before they resolve it, so `..;x` climbs, too.

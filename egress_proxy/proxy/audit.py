@@ -12,11 +12,11 @@ import hashlib
 import json
 import os
 import stat
-from datetime import UTC, datetime
 from pathlib import Path
 
 from egress_proxy.core.events import Event
 from egress_proxy.core.seams import AuditUnavailable, Now
+from egress_proxy.core.timestamp import timestamp
 from egress_proxy.proxy.audit_line import line_of
 
 FIRST_PREVIOUS = "0" * 64
@@ -74,7 +74,7 @@ class AuditLog:
 
         Raises AuditUnavailable when that fails and nothing may pass unrecorded.
         """
-        time = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds")
+        time = timestamp(self._now())
         previous, sequence, lines = self._previous, self._sequence, bytearray()
         for event in events:
             line = line_of(event, sequence, time, previous)

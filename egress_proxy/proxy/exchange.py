@@ -1,283 +1,284 @@
-"""The two halves of one exchange: the request's body goes up while the answer comes down.
+"""One exchange: the request goes up while the answer comes down, driven by its two sockets, without a task.
 
-An upstream may answer before the body is through, so both run at once where there is a body to wait for.
-No credential is known here beyond the forms to look for. Next: forward.py (who makes exchanges), http1.py.
+An upstream may answer before the body is through, so both directions are open at once. No credential is
+known here beyond the forms to look for. Next: answering.py (the answer's bytes), forward.py (who starts it).
 """
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import chain
 
-from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
+from egress_proxy.proxy.answering import Answering, UpstreamLost
 from egress_proxy.proxy.client_side import ClientSide
-from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, ClientWatch
-from egress_proxy.proxy.http1 import AnswerEnd, AnswerHead, Header, NotHttp
+from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, Presence, presence
+from egress_proxy.proxy.http1 import NotHttp
+from egress_proxy.proxy.order import ExchangeEnd, ForwardLimits, Order
 from egress_proxy.proxy.recorder import Recording
-from egress_proxy.proxy.reflection import BodyGuard, BodyNotInspectable, ReflectionFound, body_guard
+from egress_proxy.proxy.reflection import BodyNotInspectable, ReflectionFound
 from egress_proxy.proxy.secret_search import Forms
-from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
+from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated, unheard
 from egress_proxy.proxy.upstream_pool import Upstream
 from egress_proxy.vault.injection import UpstreamHead
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeEnd:
-    """``is_answered``: the client has a complete answer. ``is_whole``: the upstream side ended well, too."""
-
-    cause: EndCause
-    is_answered: bool = False
-    is_whole: bool = False
-    deny: Deny | None = None
-
-
 class ClientLost(Exception):
-    """The client reset its connection or ended in the middle of its body."""
-
-
-class UpstreamLost(Exception):
-    """The upstream broke off, or spoke nonsense; ``reason`` is what a client that has no answer yet gets."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-
-
-def _not_taken_in() -> UpstreamLost:
-    return UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
+    """The client reset its connection, ended in the middle of its body, or does not take its answer in."""
 
 
 _UNREADABLE_BODY = UpstreamLost(Reason.BODY_NOT_INSPECTABLE, "its body is not what its Content-Encoding says")
 
 
-@dataclass(slots=True)
-class Uploading:
-    """Sends head and body upstream."""
+class Exchange:
+    """After `start` it ends by itself and tells ``on_end`` once, or by `cut`."""
 
-    client: SocketStream
-    side: ClientSide
-    upstream: Upstream
-    head: UpstreamHead
-    recording: Recording | None
-    expects_continue: bool
-    idle_s: float
-    sent_bytes: int = 0
-    is_done: bool = False
+    __slots__ = (
+        *("_allow", "_client", "_down", "_expects_continue", "_has_left", "_has_sent", "_head", "_is_over"),
+        *("_is_sent_whole", "_is_uploaded", "_limits", "_on_end", "_recording", "_upstream"),
+        *("sent_bytes", "side"),
+    )
 
-    async def send_ready(self) -> None:
-        """Send the head and as much of the body as has come already, in one write."""
-        headers = self.head.headers
-        if self.expects_continue:
-            headers = (*headers, (b"Expect", b"100-continue"))
-        first = self.upstream.http.start(self.head.method, self.head.target, headers)
+    def __init__(
+        self,
+        client: SocketStream,
+        upstream: Upstream,
+        order: Order,
+        head: UpstreamHead,
+        forms: Forms,
+        limits: ForwardLimits,
+        recording: Recording | None,
+        on_end: Callable[["Exchange", ExchangeEnd], None],
+    ) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._allow = order.allow
+        self._head = head
+        self._limits = limits
+        self._recording = recording
+        self._on_end = on_end
+        self.side = side = ClientSide(order.head, order.body_bytes)
+        self._down = Answering(
+            upstream.http,
+            side,
+            forms,
+            is_head=order.head.method == "HEAD",
+            opaque_bodies=order.route.opaque_bodies,
+        )
+        self._expects_continue = bool(order.head.values(b"expect"))
+        self.sent_bytes = 0
+        self._is_uploaded = self._is_sent_whole = False
+        self._has_left = self._has_sent = self._is_over = False
+
+    @property
+    def status(self) -> int | None:
+        """The answer's, once its head has come."""
+        return self._down.status
+
+    @property
+    def received_bytes(self) -> int:
+        return self._down.body_bytes
+
+    def start(self) -> None:
+        self._client.on_room = self._on_client_room
+        self._upstream.stream.on_room = self._on_upstream_room
+        self._drive(self._begin)
+
+    def cut(self, cause: EndCause) -> None:
+        """End it from outside, if it has not ended yet: the client sees a reset."""
+        if not self._is_over:
+            self._break_off(cause)
+
+    # What the sockets and the clock tell.
+
+    def _on_client(self) -> None:
+        self._drive(self._look_after_client if self._is_uploaded else self._upload)
+
+    def _on_upstream(self) -> None:
+        self._drive(self._answer)
+
+    def _on_client_room(self) -> None:
+        self._drive(self._go_on_answering)
+
+    def _on_upstream_room(self) -> None:
+        self._drive(self._go_on_uploading)
+
+    def _on_time(self) -> None:
+        self._drive(self._give_up)
+
+    def _drive(self, step: Callable[[], None]) -> None:
         try:
-            await self.upstream.stream.send(first + self._take_ready(), self.idle_s)
-        except TimeoutError:
-            raise _not_taken_in() from None
-        except StreamReset:
-            # It may have answered before it closed (413): whoever reads the answer finds out.
-            self.is_done = True
+            step()
+        except ClientLost:
+            self._break_off(EndCause.CLIENT_RESET)
+        except ReflectionFound:
+            self._break_off(EndCause.REFLECTION)
+        except BodyNotInspectable:
+            self._refuse(_UNREADABLE_BODY)
+        except NotHttp as error:
+            self._refuse(UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)))
+        except UpstreamLost as lost:
+            self._refuse(lost)
+        except Exception as error:
+            if self._is_over:
+                raise  # whoever was told of the end has not borne it
+            # An outermost loop, like the listener's: a fault of ours ends this exchange and no other.
+            self._client.abort()
+            self._end(ExchangeEnd(EndCause.FAULT, fault=error))
 
-    def _take_ready(self) -> bytes:
+    # The request.
+
+    def _begin(self) -> None:
+        """Send the head and as much of the body as has come already, in one write."""
+        headers = self._head.headers
+        if self._expects_continue:
+            headers = (*headers, (b"Expect", b"100-continue"))
+        first = self._upstream.http.start(self._head.method, self._head.target, headers)
+        self.side.feed(self._client.take_unread())
+        self._send_up(first + self._next_of_body())
+        self._upstream.stream.look_on(self._on_upstream)
+        self._limit()
+
+    def _next_of_body(self) -> bytes:
         ready = self.side.body() or b""
         self.sent_bytes += len(ready)
-        if self.recording is not None:
-            self.recording.feed(ready)
-        if self.side.is_body_read():
-            self.is_done = True
-            self.upstream.http.end()
+        if self._recording is not None:
+            self._recording.feed(ready)
         return ready
 
-    async def send_rest(self) -> None:
-        """Send the body as the client brings it. Raises ClientLost."""
-        while not self.is_done:
-            try:
-                data = await self.client.receive(self.idle_s)
-            except (StreamReset, TimeoutError) as error:
-                raise ClientLost from error
-            if not data:
-                raise ClientLost
-            self.side.feed(data)
-            try:
-                await self.upstream.stream.send(self._take_ready(), self.idle_s)
-            except StreamReset:
-                return
-            except TimeoutError:
-                raise _not_taken_in() from None
-
-
-@dataclass(slots=True)
-class Answering:
-    """Brings the answer to the client: guarded, flushed whenever the upstream pauses."""
-
-    client: SocketStream
-    watch: ClientWatch
-    side: ClientSide
-    upstream: Upstream
-    forms: Forms
-    allow: Allow
-    is_head: bool
-    opaque_bodies: bool
-    first_byte_s: float
-    idle_s: float
-    upload_is_done: Callable[[], bool]
-    has_sent: bool = False
-    status: int | None = None
-    body_bytes: int = 0
-    _guard: BodyGuard | None = None
-    _ready: list[bytes] = field(default_factory=list)
-
-    async def relay(self) -> None:
-        """To the answer's end.
-
-        Raises ClientLost, UpstreamLost, NotHttp, ReflectionFound, BodyNotInspectable.
-        """
-        await self._receive()
-        while True:
-            part = self.upstream.http.answer()
-            match part:
-                case None:
-                    await self._flush()
-                    await self._receive()
-                case AnswerHead() if part.status < 200:
-                    self._ready.append(self.side.interim(self._masked(part)))
-                case AnswerHead():
-                    self._start(part)
-                case bytes():
-                    self._pass_on(part)
-                case AnswerEnd():
-                    self._finish(part)
-                    await self._flush()
-                    return
-
-    async def _receive(self) -> None:
-        limit_s: float | None = self.idle_s
-        if not self.upstream.http.has_answered:
-            # While the body is going up no answer is owed; the steps of that are bounded by themselves.
-            limit_s = self.first_byte_s if self.upload_is_done() else None
-        if self.watch.has_left:
-            limit_s = min(limit_s or CLIENT_LEFT_S, CLIENT_LEFT_S)
+    def _send_up(self, data: bytes) -> None:
+        stream = self._upstream.stream
         try:
-            data = await self.upstream.stream.receive(limit_s)
-        except TimeoutError:
-            if self.watch.has_left:
-                raise ClientLost from None
-            raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long") from None
+            stream.give(data)
+        except StreamReset:
+            # It may have answered before it closed (413): whoever reads the answer finds out.
+            self._is_uploaded = True
+        else:
+            if self.side.is_body_read():
+                self._upstream.http.end()
+                self._is_uploaded = self._is_sent_whole = True
+        # Not read from while the upstream takes nothing in: this is all there is to back-pressure.
+        self._client.look_on(None if stream.is_clogged() and not self._is_uploaded else self._on_client)
+
+    def _upload(self) -> None:
+        try:
+            data = self._client.take()
+        except StreamReset as error:
+            raise ClientLost from error
+        if data is None:
+            return
+        if not data:
+            raise ClientLost
+        self.side.feed(data)
+        self._send_up(self._next_of_body())
+        self._limit()
+
+    def _go_on_uploading(self) -> None:
+        self._client.look_on(self._on_client)
+        self._limit()
+
+    def _look_after_client(self) -> None:
+        """Nothing more is owed by it: it waits for its answer, or is leaving."""
+        match presence(self._client.sock):
+            case Presence.QUIET:
+                return
+            case Presence.RESET:
+                raise ClientLost
+            case Presence.LEFT:
+                self._has_left = True
+                self._limit()
+            case Presence.AHEAD:
+                pass
+        self._client.look_on(None)
+
+    # The answer.
+
+    def _answer(self) -> None:
+        """One read of the upstream's, to the client at once: an event must not wait for the next."""
+        while True:
+            data = self._take()
+            if data is None:
+                return
+            ready = self._down.take_in(data)
+            if ready:
+                self._has_sent = True
+                self._send_down(ready)
+            if self._down.is_over and not self._client.is_clogged():
+                self._finish()
+                return
+            self._limit()
+            if self._client.is_clogged():
+                self._upstream.stream.look_on(None)
+                return
+            if not self._upstream.stream.has_more():
+                return
+
+    def _take(self) -> bytes | None:
+        try:
+            return self._upstream.stream.take()
         except StreamReset:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
         except StreamTruncated:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream broke off the connection") from None
-        self.upstream.http.feed(data)
 
-    def upload_is_done_now(self) -> None:
-        """From here on the upstream owes an answer, and its time runs."""
-        if not self.upstream.http.has_answered:
-            self.upstream.stream.limit_wait(self.first_byte_s)
-
-    def _start(self, head: AnswerHead) -> None:
-        has_no_body = self.is_head or head.status in (204, 304)
-        codings = None if has_no_body else head.value(b"content-encoding")
-        self._guard = body_guard(codings, self.forms, self.opaque_bodies)
-        if self._guard is None:
-            shown = ascii(self.forms.mask(codings).decode("latin-1"))[:100] if codings else ""
-            raise UpstreamLost(Reason.BODY_NOT_INSPECTABLE, f"its Content-Encoding is {shown}")
-        self.status = head.status
-        self._ready.append(self.side.start(self._masked(head)))
-
-    def _pass_on(self, data: bytes) -> None:
-        if self._guard is not None:
-            self._send_body(self._guard.feed(data))
-
-    def _finish(self, end: AnswerEnd) -> None:
-        if self._guard is not None:
-            self._send_body(self._guard.finish())
-        self._ready.append(self.side.end(self._masked_headers(end.trailers)))
-
-    def _send_body(self, data: bytes) -> None:
-        if data:
-            self.body_bytes += len(data)
-            self._ready.append(self.side.part(data))
-
-    async def _flush(self) -> None:
-        data, self._ready = b"".join(self._ready), []
-        if data:
-            try:
-                self.has_sent = True
-                await self.client.send(data, self.idle_s)
-            except (StreamReset, TimeoutError) as error:
-                raise ClientLost from error
-
-    def _masked(self, head: AnswerHead) -> AnswerHead:
-        return AnswerHead(head.status, self.forms.mask(head.reason), self._masked_headers(head.headers))
-
-    def _masked_headers(self, headers: tuple[Header, ...]) -> tuple[Header, ...]:
-        if not headers or not self.forms.found_in(b"\n".join(chain.from_iterable(headers))):
-            return headers  # most of the time: one search instead of two for each header
-        # A star may stand in a name as well (RFC 9110 5.6.2), but in no length.
-        framing, mask = b"content-length", self.forms.mask
-        return tuple((n, v) if n.lower() == framing else (mask(n), mask(v)) for n, v in headers)
-
-
-@dataclass(slots=True)
-class Exchange:
-    up: Uploading
-    down: Answering
-
-    async def run(self) -> ExchangeEnd:
+    def _send_down(self, data: bytes) -> None:
         try:
-            await self._run()
-        except ClientLost:
-            return self._cut(EndCause.CLIENT_RESET)
-        except ReflectionFound:
-            return self._cut(EndCause.REFLECTION)
-        except BodyNotInspectable:
-            if not self.down.has_sent:
-                return ExchangeEnd(EndCause.FAULT, deny=self._deny(_UNREADABLE_BODY))
-            return self._cut(EndCause.TRUNCATED)
-        except UpstreamLost as lost:
-            if not self.down.has_sent or self.down.status is None:
-                return ExchangeEnd(EndCause.FAULT, deny=self._deny(lost))
-            return self._cut(EndCause.TRUNCATED)
-        except BaseException:
-            self.down.client.abort()  # the service ends, or a fault of ours: it must not look complete
-            raise
-        return ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=self.up.is_done)
+            self._client.give(data)
+        except StreamReset as error:
+            raise ClientLost from error
 
-    async def _run(self) -> None:
-        try:
-            await self.up.send_ready()
-            if not self.up.is_done:
-                await self._both()
-                return
-            self.down.watch.start()
-            await self.down.relay()
-        except NotHttp as error:
-            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, str(error)) from None
-        finally:
-            self.down.watch.stop()
+    def _go_on_answering(self) -> None:
+        if self._client.is_broken():
+            raise ClientLost
+        if self._down.is_over:
+            self._finish()
+            return
+        self._limit()
+        self._upstream.stream.look_on(self._on_upstream)
+        if self._upstream.stream.has_more():
+            self._answer()
 
-    async def _both(self) -> None:
-        """Body up and answer down; the answer's end is the end, the client's loss is at once."""
-        loop = asyncio.get_running_loop()
-        upload, answer = loop.create_task(self.up.send_rest()), loop.create_task(self.down.relay())
-        try:
-            await asyncio.wait((upload, answer), return_when=asyncio.FIRST_COMPLETED)
-            if upload.done():
-                upload.result()
-                self.down.watch.start()
-                self.down.upload_is_done_now()
-            await answer
-        finally:
-            for task in (upload, answer):
-                task.cancel()
-            await asyncio.gather(upload, answer, return_exceptions=True)
+    # Time.
 
-    def _cut(self, cause: EndCause) -> ExchangeEnd:
+    def _limit(self) -> None:
+        """Every step gives the next one its time. While the body goes up no answer is owed."""
+        limits = self._limits
+        is_awaited = self._is_uploaded and not self._upstream.http.has_answered
+        limit_s = limits.first_byte_s if is_awaited else limits.idle_s
+        self._client.deadline.set(min(limit_s, CLIENT_LEFT_S) if self._has_left else limit_s, self._on_time)
+
+    def _give_up(self) -> None:
+        if self._has_left or self._client.is_clogged():
+            raise ClientLost
+        if self._upstream.stream.is_clogged():
+            raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
+        if not self._is_uploaded:
+            raise ClientLost
+        raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long")
+
+    # The end.
+
+    def _finish(self) -> None:
+        is_whole = self._is_sent_whole and not self._upstream.stream.is_clogged()
+        self._end(ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=is_whole))
+
+    def _refuse(self, lost: UpstreamLost) -> None:
+        if self._has_sent and self._down.status is not None:
+            self._break_off(EndCause.TRUNCATED)
+            return
+        deny = Deny(lost.reason, self._allow.target, self._allow.rule, lost.detail)
+        self._end(ExchangeEnd(EndCause.FAULT, deny=deny))
+
+    def _break_off(self, cause: EndCause) -> None:
         """The client has a part of the answer, or is gone: a reset, never an end that looks complete."""
-        self.down.client.abort()
-        return ExchangeEnd(cause)
+        self._client.abort()
+        self._end(ExchangeEnd(cause))
 
-    def _deny(self, lost: UpstreamLost) -> Deny:
-        return Deny(lost.reason, self.down.allow.target, self.down.allow.rule, lost.detail)
+    def _end(self, end: ExchangeEnd) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        for stream in (self._client, self._upstream.stream):
+            stream.look_on(None)
+            stream.on_room = unheard
+        self._client.deadline.clear()
+        self._client.unread(self.side.leftover())
+        self._on_end(self, end)

@@ -18,16 +18,6 @@ class Silence(enum.Enum):
     BINARY = enum.auto()  # the client speaks another protocol
 
 
-async def await_request(stream: SocketStream, idle_s: float) -> Silence | None:
-    """Wait on a kept connection until another request begins. Raises StreamReset."""
-    try:
-        data = await stream.receive(idle_s)
-    except TimeoutError:
-        return Silence.CLOSED
-    stream.unread(data)
-    return None if data else Silence.CLOSED
-
-
 async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) -> bytes | Deny | Silence:
     """One head with its empty line; what came behind it is given back to the stream. Raises StreamReset."""
     held = bytearray()

@@ -11,16 +11,18 @@ import os
 import resource
 import socket
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 
 from egress_proxy.core.access import Access, Client
 from egress_proxy.core.decision import Deny, Reason
+from egress_proxy.core.events import EndCause
 from egress_proxy.core.reply import refuse
 from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
-from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.connection import After, Connection
 from egress_proxy.proxy.faults import fault_event
+from egress_proxy.proxy.kept import KeptClients, Start, Work
 from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.stream import SocketStream, prepare, prepare_accepted
@@ -92,8 +94,6 @@ def connection_limit() -> int:
 ServeConnection = Callable[[SocketStream, Peer], Connection]
 Admit = Callable[[socket.socket, object], None]
 """Takes over an accepted socket; the address is what accept() gave."""
-# Called in the task: a task that is cancelled before its first step leaves no coroutine behind.
-_Work = Callable[[], Coroutine[None, None, None]]
 
 
 class Intake:
@@ -103,6 +103,7 @@ class Intake:
         self,
         group: asyncio.TaskGroup,
         make: ServeConnection,
+        make_kept: Callable[[Start], KeptClients],
         audit: Audit,
         others_open: Callable[[], int],
     ) -> None:
@@ -110,6 +111,7 @@ class Intake:
         self._loop = asyncio.get_running_loop()
         self._group = group
         self._make = make
+        self._kept = make_kept(self._start)
         self._audit = audit
         self._others_open = others_open
         self._limit = connection_limit()
@@ -137,21 +139,27 @@ class Intake:
             self.stop_listening(listener)
 
     def end_client(self, sandbox: Client) -> None:
-        """Cancel the connections that came in by a sandbox's own listener."""
-        for task, connection in self._running.items():
-            if connection.peer.sandbox == sandbox:
-                task.cancel()
+        """End the connections that came in by a sandbox's own listener."""
+        self._end_where(lambda connection: connection.peer.sandbox == sandbox, EndCause.SANDBOX_ENDED)
 
     def end_idle(self) -> int:
-        """Cancel the connections that serve no request just now; how many are left."""
-        for task, connection in self._running.items():
-            if not connection.is_busy:
-                task.cancel()
-        return sum(connection.is_busy for connection in self._running.values())
+        """End the connections that serve no request just now; how many are left."""
+        self._end_where(lambda connection: not connection.is_busy, EndCause.DRAINED)
+        return len(self._kept) + sum(connection.is_busy for connection in self._running.values())
 
     def end_all(self) -> None:
-        for task in self._running:
-            task.cancel()
+        self._end_where(lambda _: True, EndCause.DRAINED)
+
+    def _end_where(self, chosen: Callable[[Connection], bool], cause: EndCause) -> None:
+        self._kept.end_where(chosen, cause)
+        for task, connection in list(self._running.items()):
+            if not chosen(connection):
+                continue
+            if connection.exchange is not None:
+                connection.is_unwanted = True
+                connection.exchange.cut(cause)  # its task writes that down, and ends
+            else:
+                task.cancel()
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):
@@ -183,7 +191,7 @@ class Intake:
         except OSError:  # reset before we looked
             sock.close()
             return
-        if len(self._running) + self._others_open() >= self._limit:
+        if len(self._running) + len(self._kept) + self._others_open() >= self._limit:
             _turn_away(sock)
             return
         self.newcomer(sock, peer_of(address, sandbox))
@@ -195,7 +203,7 @@ class Intake:
         """Serve a client in a task of its own. ``head_due_at``: the loop's clock, where it runs already."""
         connection = self._make(stream, peer)
         connection.head_due_at = head_due_at
-        self._start(connection, stream, connection.run)
+        self._start(connection, connection.serve)
 
     def refuse_dial(
         self, stream: SocketStream, peer: Peer, head: RequestHead, access: Access, deny: Deny, request_id: str
@@ -203,24 +211,25 @@ class Intake:
         """Tell a client that its request came to nothing, in a task of its own."""
         connection = self._make(stream, peer)
         work = functools.partial(connection.refuse_dial, head, access, deny, request_id)
-        self._start(connection, stream, work)
+        self._start(connection, work)
 
-    def _start(self, connection: Connection, stream: SocketStream, work: _Work) -> None:
-        task = self._group.create_task(self._serve(connection, stream, work))
+    def _start(self, connection: Connection, work: Work) -> None:
+        task = self._group.create_task(self._serve(connection, work))
         self._running[task] = connection
-        task.add_done_callback(lambda done: self._gone(done, stream))
+        task.add_done_callback(self._gone)
 
-    def _gone(self, task: asyncio.Task[None], stream: SocketStream) -> None:
-        del self._running[task]
+    def _gone(self, task: asyncio.Task[None]) -> None:
+        connection = self._running.pop(task)
         if task.cancelled():
-            stream.close()  # cancelled before its first step, it has closed nothing itself
+            connection.stream.close()  # cancelled before its first step, it has closed nothing itself
 
-    async def _serve(self, connection: Connection, stream: SocketStream, work: _Work) -> None:
-        """One of the two outermost loops: what goes wrong inside ends this connection and no other."""
+    async def _serve(self, connection: Connection, work: Work) -> None:
+        """One of the outermost loops: what goes wrong inside ends this connection and no other."""
         try:
-            await work()
+            if await work() is After.KEPT:
+                self._kept.keep(connection)
         except Exception as error:
-            stream.abort()
+            connection.stream.abort()
             with contextlib.suppress(AuditUnavailable):
                 self._audit(fault_event(connection.request_id, error))
 

@@ -7,10 +7,10 @@ import base64
 import contextlib
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 from egress_proxy.core.seams import Now
+from egress_proxy.core.timestamp import timestamp
 from egress_proxy.proxy.audit import open_private
 
 # A model's context fits; an upload of gigabytes does not fill memory or disk. The line says what was cut.
@@ -54,7 +54,7 @@ class Recorder:
     def write(self, request_id: str, method: str, host: str, path: bytes, recording: Recording) -> None:
         line = json.dumps(
             {
-                "time": datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="milliseconds"),
+                "time": timestamp(self._now()),
                 "request_id": request_id,
                 "method": method,
                 "host": host,

@@ -1,16 +1,19 @@
 """A byte stream over a non-blocking socket: the small seam that TLS, heads and bodies are read through.
 
-No protocol and no policy here. Tunnels do not use it: relay.py owns their sockets. Next: tls.py (the same
-seam over TLS), connection.py (who reads heads from it).
+No protocol and no policy here. Tunnels do not use it: relay.py owns their sockets. Next: deadline.py, tls.py
+(the same seam over TLS), exchange.py (moves bodies through it), connection.py (reads heads from it).
 """
 
 import asyncio
 import contextlib
+import select
 import socket
 import struct
 import sys
 from collections.abc import Callable
 from typing import Protocol
+
+from egress_proxy.proxy.deadline import Deadline
 
 # What one read may bring. Larger reads do not pay on loopback and hold memory for each connection.
 READ_BYTES = 65_536
@@ -25,20 +28,39 @@ class StreamTruncated(Exception):
     """The peer ended the stream without saying that it was complete (TLS without close_notify)."""
 
 
+def unheard() -> None:
+    """For `on_room` when nobody wants to know."""
+
+
 class Stream(Protocol):
-    """Ordered bytes both ways. One reader and one writer at a time."""
+    """Ordered bytes both ways, without waiting: whoever waits is told."""
 
-    async def receive(self, limit_s: float | None = None) -> bytes:
-        """The next bytes, at most READ_BYTES; empty at the end.
+    on_room: Callable[[], None]
+    """Called when what was given has gone out, or never will (`is_broken`)."""
 
-        Raises StreamReset, StreamTruncated, and TimeoutError when nothing came within ``limit_s``.
+    def take(self) -> bytes | None:
+        """The next bytes, some READ_BYTES at most; empty at the end, None when there is nothing yet.
+
+        Raises StreamReset, StreamTruncated.
         """
 
-    async def send(self, data: bytes, limit_s: float | None = None) -> None:
-        """Send all of it; waits while the peer does not read. Raises StreamReset, TimeoutError."""
+    def has_more(self) -> bool:
+        """Whether `take` has something that no further input will tell of."""
 
-    def limit_wait(self, limit_s: float) -> None:
-        """Give whoever waits in `receive` so long from now on, instead of what it asked for."""
+    def give(self, data: bytes) -> None:
+        """Send it, now or as the peer reads. Whoever gives looks at `is_clogged`, or memory grows.
+
+        Raises StreamReset.
+        """
+
+    def is_clogged(self) -> bool:
+        """Whether something that was given has not gone out yet."""
+
+    def is_broken(self) -> bool:
+        """Whether it broke while something that was given waited for room."""
+
+    def look_on(self, onlooker: Callable[[], None] | None) -> None:
+        """Tell ``onlooker`` whenever there is input, or the end; None: no longer."""
 
     def close(self) -> None:
         """End the stream; what was sent is still delivered."""
@@ -47,7 +69,10 @@ class Stream(Protocol):
         """End the stream with a reset, so that the peer cannot take it for complete."""
 
     def is_quiet(self) -> bool:
-        """Whether an idle stream is still open and has brought nothing: it may be used again."""
+        """Whether an idle stream is still open and has brought nothing: it may be used again.
+
+        To find out it may take in what has come, so it is for streams that nobody waits for.
+        """
 
 
 def reset_on_close(sock: socket.socket) -> None:
@@ -82,38 +107,50 @@ def prepare_accepted(sock: socket.socket) -> None:
 
 
 class SocketStream:
-    """The plain stream. `unread` gives bytes back that belong to whoever reads next.
+    """The plain stream. `receive` and `send` wait, for those who have a task.
 
     The event loop watches the socket from the first wait on, and tells of input while nobody waits for it
     once: so a connection that takes turns with its peer costs no `epoll_ctl`, and no timer, for each turn.
+    ``deadline`` is for whoever the stream belongs to just now. `unread` gives bytes back that belong to
+    whoever reads next.
     """
 
-    __slots__ = ("_due_at", "_is_watched", "_loop", "_onlooker", "_timer", "_unread", "_waiter", "sock")
+    __slots__ = (
+        *("_is_broken", "_is_watched", "_loop", "_onlooker", "_poller", "_unread", "_unsent", "_waiter"),
+        *("deadline", "on_room", "sock"),
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         self.sock = sock
+        self.deadline = Deadline(loop)
+        self.on_room: Callable[[], None] = unheard
         self._loop = loop
-        self._unread = b""
-        self._is_watched = False
+        self._unread = self._unsent = b""
+        self._is_watched = self._is_broken = False
         self._waiter: asyncio.Future[None] | None = None
         self._onlooker: Callable[[], None] | None = None
-        self._due_at: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._poller: select.poll | None = None
 
     async def receive(self, limit_s: float | None = None) -> bytes:
+        """The next bytes, at most READ_BYTES; empty at the end.
+
+        Raises StreamReset, and TimeoutError when nothing came within ``limit_s``.
+        """
         if self._unread:
             return self.take_unread()
         # Waits where bytes are there already, too: after each read everybody else has a turn.
         self._watch()
         self._waiter = waiter = self._loop.create_future()
-        self._limit(limit_s)
+        self.deadline.set(limit_s, self._on_time)
         try:
             await waiter
         finally:
-            self._waiter = self._due_at = None
+            self._waiter = None
+            self.deadline.clear()
         return self.take_unread()  # nothing: the end
 
     async def send(self, data: bytes, limit_s: float | None = None) -> None:
+        """Send all of it; waits while the peer does not read. Raises StreamReset, TimeoutError."""
         try:
             sent = self.sock.send(data)
         except BlockingIOError:
@@ -130,6 +167,39 @@ class SocketStream:
         except OSError as error:
             raise StreamReset from error
 
+    def take(self) -> bytes | None:
+        if self._unread:
+            return self.take_unread()
+        try:
+            return self.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise StreamReset from error
+
+    def has_more(self) -> bool:
+        return bool(self._unread)
+
+    def give(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise StreamReset from error
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self.sock.fileno(), self._send_unsent)
+
+    def is_clogged(self) -> bool:
+        return bool(self._unsent)
+
+    def is_broken(self) -> bool:
+        return self._is_broken
+
     def unread(self, data: bytes) -> None:
         self._unread = data + self._unread
 
@@ -145,9 +215,10 @@ class SocketStream:
     def release(self) -> socket.socket:
         """The socket for somebody else; this stream is over."""
         self._stop_watching()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._unsent:
+            self._loop.remove_writer(self.sock.fileno())
+            self._unsent = b""
+        self.deadline.cancel()
         return self.sock
 
     def close(self) -> None:
@@ -157,26 +228,18 @@ class SocketStream:
         reset_on_close(self.sock)
         self.close()
 
-    def poll(self) -> bytes | None:
-        """Bytes that are there already, empty at the end of the stream, None when there is nothing."""
-        if self._unread:
-            return self.take_unread()
-        try:
-            return self.sock.recv(READ_BYTES)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
+    def has_input(self) -> bool:
+        """Whether a read would bring bytes, the end or an error."""
+        if self._poller is None:
+            # Asked of idle connections, which have none: a failing read costs five times as much.
+            self._poller = select.poll()
+            self._poller.register(self.sock, select.POLLIN)
+        return bool(self._poller.poll(0))
 
     def is_quiet(self) -> bool:
-        return self.poll() is None
-
-    def limit_wait(self, limit_s: float) -> None:
-        if self._waiter is not None:
-            self._limit(limit_s)
+        return not self._unread and not self.has_input()
 
     def look_on(self, onlooker: Callable[[], None] | None) -> None:
-        """Tell ``onlooker`` of input, or the end, while nobody waits for it; None: no longer."""
         self._onlooker = onlooker
         if onlooker is not None:
             self._watch()
@@ -217,20 +280,18 @@ class SocketStream:
         else:
             waiter.set_result(None)
 
-    def _limit(self, limit_s: float | None) -> None:
-        """The timer is set anew only where it would come too late: most waits end long before it."""
-        self._due_at = None if limit_s is None else self._loop.time() + limit_s
-        if self._due_at is None or (self._timer is not None and self._timer.when() <= self._due_at):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self._due_at, self._on_time)
-
     def _on_time(self) -> None:
-        timer, self._timer = self._timer, None
-        if self._waiter is None or self._due_at is None or timer is None:
-            return
-        if timer.when() < self._due_at:
-            self._timer = self._loop.call_at(self._due_at, self._on_time)
-        elif not self._waiter.done():
+        if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(TimeoutError())
+
+    def _send_unsent(self) -> None:
+        try:
+            self._unsent = self._unsent[self.sock.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._is_broken = True
+        if self._is_broken or not self._unsent:
+            self._loop.remove_writer(self.sock.fileno())
+            self._unsent = b""
+            self.on_room()

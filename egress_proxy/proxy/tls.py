@@ -1,14 +1,19 @@
 """TLS over a stream, through memory BIOs, so that bytes read before the handshake are not lost.
 
-`StreamWriter.start_tls` loses them (CPython issue 142352). No names are judged here: the context verifies.
-Next: stream.py (the seam), upstream_pool.py (who dials with it).
+`StreamWriter.start_tls` loses them (CPython issue 142352), and OpenSSL on the socket itself reads each record
+in two calls. No names are judged here: the context verifies. Next: stream.py (the seam), upstream_pool.py.
 """
 
-import asyncio
 import contextlib
 import ssl
+from collections.abc import Callable
 
-from egress_proxy.proxy.stream import READ_BYTES, SocketStream, StreamReset, StreamTruncated
+from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
+
+# What one record holds at most (RFC 8446 5.1).
+_RECORD_BYTES = 16_384
+# A server sends a few tickets, in one piece as a rule.
+_READS_OF_TICKETS = 4
 
 
 class TlsFailed(Exception):
@@ -18,7 +23,7 @@ class TlsFailed(Exception):
 class TlsStream:
     """One TLS connection. Make it with `connect`."""
 
-    __slots__ = ("_below", "_incoming", "_limit_s", "_outgoing", "_sending", "_tls")
+    __slots__ = ("_below", "_ending", "_incoming", "_outgoing", "_tls")
 
     def __init__(
         self,
@@ -28,7 +33,7 @@ class TlsStream:
         session: ssl.SSLSession | None = None,
     ) -> None:
         self._below = below
-        self._limit_s: float | None = None  # of whoever waits in `receive`
+        self._ending: StreamReset | StreamTruncated | bytes | None = None  # told once all before it is taken
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         # Set by Python where it is built against OpenSSL 3 (Debian's is): a cut answer would look complete.
@@ -36,7 +41,6 @@ class TlsStream:
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_hostname=server_name, session=session
         )
-        self._sending = asyncio.Lock()
 
     @classmethod
     async def connect(
@@ -60,37 +64,49 @@ class TlsStream:
             raise TlsFailed(error.reason or "the handshake failed") from error
         return stream
 
+    @property
+    def on_room(self) -> Callable[[], None]:
+        return self._below.on_room
+
+    @on_room.setter
+    def on_room(self, tell: Callable[[], None]) -> None:
+        self._below.on_room = tell
+
     def session(self) -> ssl.SSLSession | None:
         """What a later connection can resume; with TLS 1.3 it comes with or before the first answer."""
         return self._tls.session
 
-    async def receive(self, limit_s: float | None = None) -> bytes:
-        self._limit_s = limit_s
-        try:
-            if not self._incoming.pending and not self._tls.pending():
-                await self._fill()
-            while True:
-                try:
-                    return self._tls.read(READ_BYTES)
-                except ssl.SSLWantReadError:
-                    await self._fill()
-        except ssl.SSLZeroReturnError:
-            return b""
-        except ssl.SSLError as error:
-            raise (StreamTruncated if _is_cut(error) else StreamReset) from error
+    def take(self) -> bytes | None:
+        if self._ending is None and not self._is_holding():
+            arrived = self._below.take()
+            if arrived is None:
+                return None
+            if arrived:
+                self._incoming.write(arrived)
+            else:
+                self._incoming.write_eof()
+        return self._decrypted() or self._end()
 
-    async def send(self, data: bytes, limit_s: float | None = None) -> None:
+    def has_more(self) -> bool:
+        return self._ending is not None or self._is_holding()
+
+    def give(self, data: bytes) -> None:
         rest = memoryview(data)
         try:
             while rest:  # into memory, a record at a time
                 rest = rest[self._tls.write(rest) :]
         except ssl.SSLError as error:
             raise StreamReset from error
-        await self._flush(limit_s)
+        self._below.give(self._outgoing.read())
 
-    def limit_wait(self, limit_s: float) -> None:
-        self._limit_s = limit_s  # a session ticket may come before the answer
-        self._below.limit_wait(limit_s)
+    def is_clogged(self) -> bool:
+        return self._below.is_clogged()
+
+    def is_broken(self) -> bool:
+        return self._below.is_broken()
+
+    def look_on(self, onlooker: Callable[[], None] | None) -> None:
+        self._below.look_on(onlooker)
 
     def close(self) -> None:
         self._below.close()
@@ -99,50 +115,70 @@ class TlsStream:
         self._below.abort()
 
     def is_quiet(self) -> bool:
-        while not self._incoming.pending and not self._tls.pending():
-            arrived = self._below.poll()
-            if not arrived:
-                return arrived is None
-            self._incoming.write(arrived)
-            try:
-                self._tls.read(1)
-            except ssl.SSLWantReadError:
-                pass  # session tickets come after the handshake and are no answer
-            except ssl.SSLError:
-                break
-            else:
-                break
+        try:
+            # Session tickets come after the handshake and are no answer.
+            for _ in range(_READS_OF_TICKETS):
+                if not self.has_more() and self._below.is_quiet():
+                    return True
+                if self.take() is not None:
+                    break
+        except (StreamReset, StreamTruncated):
+            pass
         return False
+
+    def _is_holding(self) -> bool:
+        """Whether there are bytes that were read from the socket and not looked at yet."""
+        return bool(self._incoming.pending or self._tls.pending())
+
+    def _decrypted(self) -> bytes:
+        """All that can be read of what has arrived; how it ended is kept for the next call."""
+        records: list[bytes] = []
+        try:
+            while self._ending is None:
+                record = self._tls.read(_RECORD_BYTES)
+                if not record:  # close_notify
+                    self._ending = b""
+                records.append(record)
+                if not self._is_holding():
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:  # close_notify, once ours was sent
+            self._ending = b""
+        except ssl.SSLError as error:
+            self._ending = StreamTruncated() if _is_cut(error) else StreamReset()
+            self._ending.__cause__ = error
+        if self._outgoing.pending:
+            self._below.give(self._outgoing.read())  # a key update is answered (RFC 8446 4.6.3)
+        return records[0] if len(records) == 1 else b"".join(records)
+
+    def _end(self) -> bytes | None:
+        if isinstance(self._ending, Exception):
+            raise self._ending
+        return self._ending
 
     async def _shake_hands(self) -> None:
         while True:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                await self._fill()
+                await self._flush()
+                arrived = await self._below.receive()
+                if arrived:
+                    self._incoming.write(arrived)
+                else:
+                    self._incoming.write_eof()
             except ssl.SSLError:
                 with contextlib.suppress(StreamReset):
-                    await self._flush(None)  # the alert that tells the peer why (RFC 8446 6.2)
+                    await self._flush()  # the alert that tells the peer why (RFC 8446 6.2)
                 raise
             else:
-                await self._flush(None)
+                await self._flush()
                 return
 
-    async def _fill(self) -> None:
-        """Bring what arrives to the TLS machine, after what it has to say."""
+    async def _flush(self) -> None:
         if self._outgoing.pending:
-            await self._flush(self._limit_s)
-        arrived = await self._below.receive(self._limit_s)
-        if arrived:
-            self._incoming.write(arrived)
-        else:
-            self._incoming.write_eof()
-
-    async def _flush(self, limit_s: float | None) -> None:
-        # One sender at a time: a request body and a key update must not mix their records.
-        if self._outgoing.pending:
-            async with self._sending:
-                await self._below.send(self._outgoing.read(), limit_s)
+            await self._below.send(self._outgoing.read())
 
 
 def _is_cut(error: ssl.SSLError) -> bool:

@@ -6,7 +6,6 @@ forward.py (uses them).
 
 import asyncio
 import ssl
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,9 +23,6 @@ from egress_proxy.proxy.tls import TlsFailed, TlsStream
 IDLE_S = 50.0
 IDLE_PER_ROUTE = 32
 
-# A reload can give a rule's name to another upstream, which must not get this one's connections.
-_Destination = tuple[str, Target, Scheme]
-
 
 @dataclass(slots=True)
 class Upstream:
@@ -39,83 +35,111 @@ class Upstream:
     idle_since: float = 0.0
 
 
+class Lane:
+    """The connections of one inject rule to its upstream; ``session`` is what the next handshake resumes."""
+
+    def __init__(self, route: InjectRoute, pool: "UpstreamPool") -> None:
+        self.route = route
+        self._pool = pool
+        self._idle: list[Upstream] = []
+        self.session: ssl.SSLSession | None = None
+
+    async def acquire(self, allow: Allow, *, fresh: bool = False) -> Upstream | Deny:
+        """A connection for one request, kept or new; ``fresh`` asks for a new one."""
+        kept = None if fresh else self.take_kept(allow)
+        return kept or await self._pool.open(self, allow)
+
+    def take_kept(self, allow: Allow) -> Upstream | None:
+        """A kept connection that is alive and still allowed; None when there is none."""
+        while self._idle:
+            upstream = self._idle.pop()  # the youngest is the likeliest to be alive
+            if self._pool.is_usable(upstream, allow):
+                return upstream
+            upstream.stream.close()
+        return None
+
+    def put_back(self, upstream: Upstream) -> None:
+        """Undo `take_kept`: nothing was sent on it."""
+        self._idle.append(upstream)
+
+    def release(self, upstream: Upstream) -> None:
+        """Give a connection back after a complete exchange."""
+        if upstream.is_fresh and isinstance(upstream.stream, TlsStream):
+            self.session = upstream.stream.session() or self.session  # the next handshake costs a third
+        if len(self._idle) >= IDLE_PER_ROUTE or not upstream.http.is_reusable():
+            upstream.stream.close()
+            return
+        upstream.is_fresh = False
+        upstream.idle_since = self._pool.clock()
+        self._idle.append(upstream)
+
+    def close_idle(self, since: float) -> None:
+        """Close connections that have been idle since then, or have been closed by the upstream."""
+        idle, self._idle = self._idle, []
+        for one in idle:
+            if one.idle_since > since and one.stream.is_quiet():
+                self._idle.append(one)
+            else:
+                one.stream.close()
+
+
+# A reload can give a rule's name to another upstream, which must not get this one's connections.
+_Destination = tuple[str, Target, Scheme]
+
+
 class UpstreamPool:
     """``make_context`` builds the TLS context once, on the first use: it reads all system roots."""
 
     def __init__(
         self, outbound: Outbound, make_context: Callable[[], ssl.SSLContext], clock: Callable[[], float]
     ) -> None:
+        self.clock = clock
         self._outbound = outbound
         self._make_context = make_context
         self._context: ssl.SSLContext | None = None
-        self._clock = clock
-        self._sessions: dict[_Destination, ssl.SSLSession] = {}
-        self._idle: defaultdict[_Destination, list[Upstream]] = defaultdict(list)
+        self._lanes: dict[_Destination, Lane] = {}
 
-    async def acquire(self, route: InjectRoute, allow: Allow, *, fresh: bool = False) -> Upstream | Deny:
-        """A connection for one request, kept or new; ``fresh`` asks for a new one."""
-        kept = None if fresh else self._kept(route, allow)
-        return kept or await self._open(route, allow)
-
-    def release(self, route: InjectRoute, upstream: Upstream) -> None:
-        """Give a connection back after a complete exchange."""
-        destination = _destination(route)
-        if upstream.is_fresh and isinstance(upstream.stream, TlsStream):
-            session = upstream.stream.session()
-            if session is not None:
-                self._sessions[destination] = session  # the next handshake costs a third
-        idle = self._idle[destination]
-        if len(idle) >= IDLE_PER_ROUTE or not upstream.http.is_reusable():
-            upstream.stream.close()
-            return
-        upstream.is_fresh = False
-        upstream.idle_since = self._clock()
-        idle.append(upstream)
+    def lane(self, route: InjectRoute) -> Lane:
+        """To be looked up once for a rule: that costs more than what is asked of it."""
+        destination = route.name, route.upstream, route.scheme
+        return self._lanes.setdefault(destination, Lane(route, self))
 
     def close_idle(self, older_than_s: float = 0.0) -> None:
         """Close connections that have been idle for so long, or have been closed by the upstream."""
-        limit = self._clock() - older_than_s
-        for destination, idle in list(self._idle.items()):
-            kept = [one for one in idle if one.idle_since > limit and one.stream.is_quiet()]
-            for one in idle:
-                if one not in kept:
-                    one.stream.close()
-            self._idle[destination] = kept
+        since = self.clock() - older_than_s
+        for lane in self._lanes.values():
+            lane.close_idle(since)
 
-    def _kept(self, route: InjectRoute, allow: Allow) -> Upstream | None:
-        idle = self._idle[_destination(route)]
-        while idle:
-            upstream = idle.pop()  # the youngest is the likeliest to be alive
-            in_time = self._clock() - upstream.idle_since < IDLE_S
-            judged = self._outbound.judge(allow, Answer((upstream.address,)))
-            if in_time and not isinstance(judged, Deny) and upstream.stream.is_quiet():
-                return upstream
-            upstream.stream.close()
-        return None
+    def is_usable(self, upstream: Upstream, allow: Allow) -> bool:
+        """Whether a kept connection is alive, not too old, and leads where it still may."""
+        in_time = self.clock() - upstream.idle_since < IDLE_S
+        judged = self._outbound.judge(allow, Answer((upstream.address,)))
+        return in_time and not isinstance(judged, Deny) and upstream.stream.is_quiet()
 
-    async def _open(self, route: InjectRoute, allow: Allow) -> Upstream | Deny:
-        started = self._clock()
+    async def open(self, lane: Lane, allow: Allow) -> Upstream | Deny:
+        """A new connection."""
+        started = self.clock()
         connected = await self._outbound.connect(allow)
         if isinstance(connected, Deny):
             return connected
         sock, address = connected
         plain = SocketStream(asyncio.get_running_loop(), sock)
-        if route.scheme is Scheme.HTTP:
+        if lane.route.scheme is Scheme.HTTP:
             return Upstream(plain, address)
-        left_s = self._outbound.timeout_s - (self._clock() - started)
-        secured = await self._secure(plain, route, allow, left_s)
+        left_s = self._outbound.timeout_s - (self.clock() - started)
+        secured = await self._secure(plain, lane, allow, left_s)
         return secured if isinstance(secured, Deny) else Upstream(secured, address)
 
     async def _secure(
-        self, plain: SocketStream, route: InjectRoute, allow: Allow, timeout_s: float
+        self, plain: SocketStream, lane: Lane, allow: Allow, timeout_s: float
     ) -> TlsStream | Deny:
         if self._context is None:
             self._context = self._make_context()
         reason, detail = Reason.UPSTREAM_TLS, "the upstream broke off the handshake"
         try:
             async with asyncio.timeout(timeout_s):
-                session = self._sessions.get(_destination(route))
-                return await TlsStream.connect(plain, self._context, str(route.host), session)
+                name = str(lane.route.host)
+                return await TlsStream.connect(plain, self._context, name, lane.session)
         except TimeoutError:
             reason, detail = Reason.UPSTREAM_TIMEOUT, "the TLS handshake took too long"
         except TlsFailed as error:
@@ -127,7 +151,3 @@ class UpstreamPool:
             raise
         plain.close()
         return Deny(reason, allow.target, allow.rule, detail)
-
-
-def _destination(route: InjectRoute) -> _Destination:
-    return route.name, route.upstream, route.scheme

@@ -35,11 +35,13 @@ from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.epoll_readiness import EpollReadiness
-from egress_proxy.proxy.forward import Forwarder, ForwardLimits
+from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.hosts_file import HostsFile
+from egress_proxy.proxy.kept import KeptClients, Start
 from egress_proxy.proxy.listener import Intake, listen_tcp
 from egress_proxy.proxy.name_cache import NameCache
+from egress_proxy.proxy.order import ForwardLimits
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import ConnectionLimits, InForce, Parts
 from egress_proxy.proxy.peer import Peer
@@ -304,7 +306,7 @@ class DataPort:
             self.own_listeners[self.own] += 1
             self.table.start()
             async with asyncio.TaskGroup() as group:
-                self.intake = Intake(group, self._connection, self.log, self._open_elsewhere)
+                self.intake = Intake(group, self._connection, self._kept, self.log, self._open_elsewhere)
                 if self._epoll is not None:
                     self.arrivals = Arrivals(
                         self.parts,
@@ -371,6 +373,9 @@ class DataPort:
 
     def _connection(self, stream: SocketStream, peer: Peer) -> Connection:
         return Connection(self.parts, stream, peer, lambda: self.is_draining)
+
+    def _kept(self, start: Start) -> KeptClients:
+        return KeptClients(self.parts, lambda: self.is_draining, self.loop.time, start)
 
     def _note_leftovers(self) -> None:
         left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -28,20 +28,26 @@ from tests.egress_proxy.core.entries import (
 API = InjectRoute("provider", parse_host("api.example"))
 
 
+def dialled(route: InjectRoute = API, opt_in: OptIn = OptIn.NONE) -> Allow:
+    """Yes, at the route's upstream: its host and the port that is not the client's to name."""
+    assert str(route.upstream) == f"{route.host}:443"
+    return Allow(route.upstream, f"inject:{route.name}", opt_in, route=route)
+
+
 INJECT_DOORS = [Door.ABSOLUTE, Door.CONNECT_INJECT, Door.BASE_URL]
 
 
 @pytest.mark.parametrize("door", INJECT_DOORS)
 def test_a_route_is_dialled_at_its_upstream(door: Door) -> None:
     answer = decide(request("api.example:80", door=door), policy(routes=(API,)), Grants(), NOW)
-    assert answer == allowed("api.example:443", "inject:provider")
+    assert answer == dialled()
 
 
 def test_door_two_opens_with_a_connect_and_judges_each_request_inside() -> None:
     route = dataclasses.replace(API, methods=frozenset({"GET"}), paths=(b"/v1",))
     rules = policy(routes=(route,))
     opening = request("api.example:80", "CONNECT", b"", Door.CONNECT_INJECT)
-    assert decide(opening, rules, Grants(), NOW) == allowed("api.example:443", "inject:provider")
+    assert decide(opening, rules, Grants(), NOW) == dialled(route)
     inside = request("api.example:80", "POST", b"/v1/x", Door.CONNECT_INJECT)
     assert decide(inside, rules, Grants(), NOW) == refused(
         "api.example:80", Reason.INJECT_METHOD, "inject:provider"
@@ -63,12 +69,13 @@ def test_trace_would_echo_the_credential(door: Door) -> None:
 
 @pytest.mark.parametrize("door", INJECT_DOORS)
 def test_a_route_admits_its_methods_and_paths(door: Door) -> None:
-    rules = policy(routes=(dataclasses.replace(API, methods=frozenset({"GET"}), paths=(b"/v1",)),))
+    route = dataclasses.replace(API, methods=frozenset({"GET"}), paths=(b"/v1",))
+    rules = policy(routes=(route,))
 
     def answer(method: str, path: bytes) -> Decision:
         return decide(request("api.example:80", method, path, door), rules, Grants(), NOW)
 
-    assert answer("GET", b"/v1/x?y") == allowed("api.example:443", "inject:provider")
+    assert answer("GET", b"/v1/x?y") == dialled(route)
     assert answer("POST", b"/v1/x") == refused("api.example:80", Reason.INJECT_METHOD, "inject:provider")
     for path in (b"/", b"/v10", b"/v1/../admin", b"/v1/%2e%2e/admin"):
         assert answer("GET", path) == refused("api.example:80", Reason.INJECT_PATH, "inject:provider")
@@ -128,9 +135,9 @@ def test_a_route_of_one_client_is_closed_to_others() -> None:
 
 def test_each_client_gets_its_own_route_to_one_host() -> None:
     routes = tuple(dataclasses.replace(API, name=name, client=name) for name in ("one", "two"))
-    for name in ("one", "two"):
-        answer = decide(request("api.example:80", client=name), policy(routes=routes), Grants(), NOW)
-        assert answer == allowed("api.example:443", f"inject:{name}")
+    for route in routes:
+        answer = decide(request("api.example:80", client=route.name), policy(routes=routes), Grants(), NOW)
+        assert answer == dialled(route)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +149,9 @@ def test_each_client_gets_its_own_route_to_one_host() -> None:
      ("10.0.0.5", Scheme.HTTP, OptIn.ONLY_LOOPBACK)],
 )  # fmt: skip
 def test_a_route_opts_in_to_what_its_host_names(host: str, scheme: Scheme, opt_in: OptIn) -> None:
-    rules = policy(routes=(InjectRoute("one", parse_host(host), scheme=scheme),))
-    answer = decide(request(f"{host}:80"), rules, Grants(), NOW)
-    assert answer == allowed(f"{host}:443", "inject:one", opt_in)
+    route = InjectRoute("one", parse_host(host), scheme=scheme)
+    answer = decide(request(f"{host}:80"), policy(routes=(route,)), Grants(), NOW)
+    assert answer == dialled(route, opt_in)
 
 
 def test_a_credential_goes_in_clear_to_loopback_alone_even_where_the_address_is_written_out() -> None:
@@ -164,22 +171,22 @@ def test_a_credential_goes_in_clear_to_loopback_alone_even_where_the_address_is_
 def test_a_private_entry_for_a_routes_host_lets_it_lie_inside(entry: str) -> None:
     rules = policy(allow=(allow_entry(entry, private=True),), routes=(API,))
     answer = decide(request("api.example:80"), rules, Grants(), NOW)
-    assert answer == allowed("api.example:443", "inject:provider", OptIn.INWARD)
+    assert answer == dialled(opt_in=OptIn.INWARD)
 
 
 @pytest.mark.parametrize("entry", ["api.example:8443", "other.example", "*.api.example"])
 def test_another_private_entry_does_not(entry: str) -> None:
     rules = policy(allow=(allow_entry(entry, private=True), "api.example"), routes=(API,))
     answer = decide(request("api.example:80"), rules, Grants(), NOW)
-    assert answer == allowed("api.example:443", "inject:provider")
+    assert answer == dialled()
 
 
 def test_a_private_entry_of_another_client_does_not_let_a_route_lie_inside() -> None:
     rules = policy(allow=(allow_entry("api.example", private=True, client="build"),), routes=(API,))
     outside = decide(request("api.example:80"), rules, Grants(), NOW)
     inside = decide(request("api.example:80", client="build"), rules, Grants(), NOW)
-    assert outside == allowed("api.example:443", "inject:provider")
-    assert inside == allowed("api.example:443", "inject:provider", OptIn.INWARD)
+    assert outside == dialled()
+    assert inside == dialled(opt_in=OptIn.INWARD)
 
 
 @pytest.mark.parametrize("door", [Door.ABSOLUTE, Door.BASE_URL, Door.CONNECT_INJECT])

@@ -1,7 +1,7 @@
 """One loopback connection with both its ends: ours as the product's stream, theirs as a plain socket.
 
-No expectations here. A peer blocks, so coroutines reach it by `asyncio.to_thread`. Used by the tests of
-streams, TLS, heads and closing beside this file.
+No expectations here. A peer blocks, so coroutines reach it by `asyncio.to_thread`. `receive` and `send` wait
+on any stream, by its callbacks alone. Used by the tests of streams, TLS, heads and closing beside this file.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import select
 import socket
 from collections.abc import Iterator
 
-from egress_proxy.proxy.stream import SocketStream, prepare
+from egress_proxy.proxy.stream import SocketStream, Stream, StreamReset, prepare, unheard
 from tests.support.deadline import DEFAULT_S
 from tests.support.proc_figures import open_descriptors
 
@@ -29,6 +29,34 @@ def connected() -> Iterator[tuple[SocketStream, socket.socket]]:
             yield stream, theirs
         finally:
             stream.close()
+
+
+async def receive(stream: Stream, limit_s: float | None = None) -> bytes:
+    """The next bytes, empty at the end. Raises what `take` raises, and TimeoutError."""
+    told = asyncio.Event()
+    stream.look_on(told.set)
+    try:
+        async with asyncio.timeout(limit_s):
+            while (data := stream.take()) is None:
+                told.clear()
+                await told.wait()
+            return data
+    finally:
+        stream.look_on(None)
+
+
+async def send(stream: Stream, data: bytes) -> None:
+    """Give it, and wait until it has gone out; one at a time. Raises StreamReset."""
+    gone = asyncio.Event()
+    stream.on_room = gone.set
+    try:
+        stream.give(data)
+        if stream.is_clogged():
+            await gone.wait()
+    finally:
+        stream.on_room = unheard
+    if stream.is_broken():
+        raise StreamReset
 
 
 async def until_readable(sock: socket.socket) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import pytest
 
 from egress_proxy.core.events import EndCause, Ended
-from egress_proxy.proxy.client_watch import CLIENT_LEFT_S
+from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, Presence, presence
 from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import DOORS, Caller, broker, call
+from tests.egress_proxy.proxy.socket_pairs import await_unread, connected_pair
 from tests.support.answers import fixed, held
 from tests.support.byte_stream import End, close_with_reset, read_until_end
 from tests.support.data_port import DataPort
@@ -23,6 +24,33 @@ from tests.support.exchange import Exchange
 from tests.support.http import read_chunk, read_head, read_response
 from tests.support.live_stream import LiveStream
 from tests.support.provider import Provider
+
+# What a look tells.
+
+
+def test_a_look_tells_who_is_quiet_ahead_leaving_or_lost_and_takes_nothing() -> None:
+    pair = connected_pair()
+    with pair.ours, pair.peer:
+        assert presence(pair.ours) is Presence.QUIET
+        pair.peer.sendall(b"next")
+        await_unread(pair.ours, 4)
+        assert presence(pair.ours) is Presence.AHEAD
+        assert presence(pair.ours) is Presence.AHEAD
+        pair.end_by_peer()
+        assert presence(pair.ours) is Presence.AHEAD  # the request comes before the end
+        assert pair.ours.recv(100) == b"next"
+        assert presence(pair.ours) is Presence.LEFT
+        assert presence(pair.ours) is Presence.LEFT
+
+
+def test_a_look_at_a_client_that_reset_says_so() -> None:
+    pair = connected_pair()
+    with pair.ours, pair.peer:
+        pair.reset_by_peer()
+        assert presence(pair.ours) is Presence.RESET
+
+
+# What follows from it.
 
 by_both_doors = pytest.mark.parametrize("door", DOORS)
 

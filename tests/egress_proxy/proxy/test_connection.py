@@ -42,6 +42,7 @@ from tests.support.data_port import CONNECTIONS, TUNNELS, DataPort, entry
 from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.dns_stub import DnsStub
 from tests.support.http import Response, parse_head, read_head, read_response, request_bytes
+from tests.support.live_stream import LiveStream
 from tests.support.origins import (
     BannerOrigin,
     EchoOrigin,
@@ -999,6 +1000,25 @@ def test_a_draining_port_answers_the_next_request_of_a_kept_connection_with_503(
     assert read_end(caller.sock) is End.EOF
     assert port.log.of(Decided)[-1].reason is Reason.DRAINING
     assert len(provider.requests) == 1
+
+
+def test_a_task_that_is_cancelled_within_an_exchange_cuts_it(start: Start) -> None:
+    provider = start(Provider())
+    stream = LiveStream()
+    provider.otherwise(stream)
+    port = start(broker(provider))
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+
+    def cancel() -> None:
+        (task,) = port.intake._running
+        task.cancel()
+
+    port.call(cancel)
+    assert read_until_end(caller.sock) == (b"", End.RESET)
+    assert stream.await_hangup() is End.RESET
+    eventually(lambda: port.tasks() == 1)
 
 
 @pytest.mark.parametrize("relay", ["loop", "epoll"])

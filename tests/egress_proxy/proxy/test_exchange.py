@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import select
 import socket
+import ssl
 import threading
 import time
 import tracemalloc
@@ -24,11 +25,8 @@ from egress_proxy.core.events import EndCause, Ended
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.request import parse_head
 from egress_proxy.proxy import stream
-from egress_proxy.proxy.client_side import ClientSide
-from egress_proxy.proxy.client_watch import ClientWatch
-from egress_proxy.proxy.exchange import Answering, Uploading
 from egress_proxy.proxy.exchange import Exchange as OneExchange
-from egress_proxy.proxy.forward import ForwardLimits
+from egress_proxy.proxy.order import ExchangeEnd, ForwardLimits, Order
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Upstream
@@ -37,13 +35,16 @@ from tests.conftest import Start, StartProvider
 from tests.egress_proxy.proxy.brokers import (
     API_HOST,
     DOORS,
+    RULE,
     SECRET,
     Caller,
     broker,
     call,
+    rule,
     secured_broker,
 )
-from tests.egress_proxy.proxy.socket_pairs import Pair, await_unread, fill, two_pairs
+from tests.egress_proxy.proxy.socket_pairs import Pair, await_unread, connected_pair, fill, two_pairs
+from tests.egress_proxy.proxy.tls_origin import TlsOrigin, drain
 from tests.support.answers import (
     abort,
     bodiless,
@@ -68,7 +69,7 @@ from tests.support.answers import (
     until_close,
 )
 from tests.support.byte_stream import End, read_exactly, read_until_end
-from tests.support.certificates import CertificateAuthority
+from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.data_port import DataPort
 from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.dns_stub import DnsStub
@@ -427,6 +428,27 @@ def test_a_tls_answer_without_length_that_says_it_is_complete_is(
     assert ended(port).cause is EndCause.DONE
 
 
+def test_an_end_of_tls_that_came_with_the_last_bytes_ends_the_answer_though_nothing_follows(
+    start: Start, ca: CertificateAuthority, dns: DnsStub
+) -> None:
+    """No selector tells of what was read already, and this server leaves its socket open."""
+
+    def answer(sock: ssl.SSLSocket) -> None:
+        sock.recv(65_536)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        sock.sendall(head(200) + b"whole")
+        sock.settimeout(0)
+        with contextlib.suppress(OSError):
+            sock.unwrap()  # sends close_notify, and does not wait for ours
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        drain(sock)
+
+    origin = start(TlsOrigin(server_context(ca.leaf(API_HOST)), answer))
+    port = start(secured_broker(origin.port, ca, dns))
+    assert call(port, host=API_HOST).ask("GET").body == b"whole"
+    assert ended(port).cause is EndCause.DONE
+
+
 SPOKEN_NONSENSE = {
     "another protocol": (nonsense(), "upstream-protocol"),
     "a reset": (reset(), "upstream-protocol"),
@@ -582,27 +604,22 @@ def test_a_body_that_the_upstream_does_not_read_is_not_held(port: DataPort, prov
 # Fairness.
 
 
-def exchange_between(client: Pair, upstream: Pair, body_bytes: int) -> OneExchange:
+def exchange_between(
+    client: Pair, upstream: Pair, body_bytes: int, on_end: Callable[[ExchangeEnd], None]
+) -> OneExchange:
     loop, target = asyncio.get_running_loop(), parse_authority("127.0.0.1:80")
     asked = parse_head(b"POST http://127.0.0.1/ HTTP/1.1\r\n\r\n")
-    speaker, side = SocketStream(loop, client.ours), ClientSide(asked, body_bytes)
-    to = Upstream(SocketStream(loop, upstream.ours), ip_address("127.0.0.1"))
-    sent = UpstreamHead("POST", b"/", ((b"Host", b"x"), (b"Content-Length", b"%d" % body_bytes)))
-    up = Uploading(speaker, side, to, sent, None, expects_continue=False, idle_s=5)
-    down = Answering(
-        client=speaker,
-        watch=ClientWatch(speaker, to.stream),
-        side=side,
-        upstream=to,
-        forms=Forms(()),
-        allow=Allow(target, "inject:x", OptIn.ONLY_LOOPBACK),
-        is_head=False,
-        opaque_bodies=False,
-        first_byte_s=5,
-        idle_s=5,
-        upload_is_done=lambda: up.is_done,
+    allow = Allow(target, RULE, OptIn.ONLY_LOOPBACK)
+    return OneExchange(
+        SocketStream(loop, client.ours),
+        Upstream(SocketStream(loop, upstream.ours), ip_address("127.0.0.1")),
+        Order("r-1", asked, b"/", body_bytes, rule(80), allow),
+        UpstreamHead("POST", b"/", ((b"Host", b"x"), (b"Content-Length", b"%d" % body_bytes))),
+        Forms(()),
+        ForwardLimits(first_byte_s=DEFAULT_S, idle_s=DEFAULT_S),
+        None,
+        lambda _, end: on_end(end),
     )
-    return OneExchange(up, down)
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
@@ -611,6 +628,7 @@ async def test_everybody_else_has_a_turn_after_each_read_of_a_fast_exchange(
 ) -> None:
     monkeypatch.setattr(stream, "READ_BYTES", 1024)
     size = 100_000
+    ended: asyncio.Future[ExchangeEnd] = asyncio.get_running_loop().create_future()
     with two_pairs() as (client, upstream):
         if direction == "up":
             client.peer.sendall(bytes(size))
@@ -618,18 +636,101 @@ async def test_everybody_else_has_a_turn_after_each_read_of_a_fast_exchange(
         else:
             upstream.peer.sendall(fixed(bytes(size)))
             await_unread(upstream.ours, size)
-        exchange = exchange_between(client, upstream, size if direction == "up" else 0)
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(exchange.run())
-            largest = moved = 0
+        exchange = exchange_between(client, upstream, size if direction == "up" else 0, ended.set_result)
+        exchange.start()
+        largest = moved = 0
+        async with asyncio.timeout(DEFAULT_S):
             while moved < size:
                 await asyncio.sleep(0)
-                before, moved = moved, exchange.up.sent_bytes + exchange.down.body_bytes
+                before, moved = moved, exchange.sent_bytes + exchange.received_bytes
                 largest = max(largest, moved - before)
             if direction == "up":
                 upstream.peer.sendall(fixed(b"ok"))
-        assert running.result().is_answered
+            assert (await ended).is_answered
     assert largest <= 2 * 1024
+
+
+@contextlib.contextmanager
+def answered_whole(body: bytes) -> Iterator[tuple[OneExchange, Pair, list[ExchangeEnd]]]:
+    """An exchange whose upstream has sent all of its answer, and whose client takes little in."""
+    ends: list[ExchangeEnd] = []
+    client, upstream = connected_pair(small=True), connected_pair()
+    with client.ours, client.peer, upstream.ours, upstream.peer:
+        upstream.peer.sendall(fixed(body))
+        await_unread(upstream.ours, len(fixed(body)))
+        exchange = exchange_between(client, upstream, 0, ends.append)
+        client.peer.sendall(b"next")  # so that nobody looks at the client any more
+        await_unread(client.ours, 4)
+        exchange.start()
+        yield exchange, client, ends
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["reads on", "resets"])
+async def test_an_exchange_is_over_when_the_client_has_its_answer_and_not_when_that_was_read(
+    monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """Whoever closes behind it would cut the answer off."""
+    monkeypatch.setattr(stream, "READ_BYTES", MIB)
+    body = pattern(150_000)
+    with answered_whole(body) as (exchange, client, ends):
+        async with asyncio.timeout(DEFAULT_S):
+            while exchange.received_bytes < len(body):
+                await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert ends == []
+        if leaves:
+            client.reset_by_peer()
+        else:
+            received = await asyncio.to_thread(read_exactly, client.peer, len(fixed(body)))
+            assert received == fixed(body)
+        async with asyncio.timeout(DEFAULT_S):
+            while not ends:
+                await asyncio.sleep(0)
+    (end,) = ends
+    assert (end.cause, end.is_answered) == (
+        (EndCause.CLIENT_RESET, False) if leaves else (EndCause.DONE, True)
+    )
+
+
+async def test_an_exchange_that_is_over_cannot_be_cut_and_looks_at_nobody_any_more() -> None:
+    ends: list[ExchangeEnd] = []
+    with two_pairs() as (client, upstream):
+        upstream.peer.sendall(fixed(b"ok"))
+        exchange = exchange_between(client, upstream, 0, ends.append)
+        exchange.start()
+        async with asyncio.timeout(DEFAULT_S):
+            while not ends:
+                await asyncio.sleep(0)
+        exchange.cut(EndCause.DRAINED)
+        for peer, ours in ((client.peer, client.ours), (upstream.peer, upstream.ours)):
+            peer.sendall(b"next")
+            await_unread(ours, 4)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for ours in (client.ours, upstream.ours):  # heard once by nobody, or it would be told for ever
+            assert asyncio.get_running_loop().remove_reader(ours.fileno()) is False
+            assert ours.recv(100) == b"next"
+        assert [(end.cause, end.is_answered, end.is_whole) for end in ends] == [(EndCause.DONE, True, True)]
+        client.ours.close()
+        assert read_until_end(client.peer) == (fixed(b"ok"), End.EOF)
+
+
+async def test_an_exchange_that_is_over_has_let_go_of_both_streams() -> None:
+    ends: list[ExchangeEnd] = []
+    with two_pairs() as (client, upstream):
+        exchange = exchange_between(client, upstream, 0, ends.append)
+        exchange.start()
+        exchange.cut(EndCause.SANDBOX_ENDED)
+        assert [end.cause for end in ends] == [EndCause.SANDBOX_ENDED]
+        upstream.peer.sendall(fixed(b"ok"))
+        await_unread(upstream.ours, 1)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert exchange.received_bytes == 0
+        assert upstream.peer.fileno() > 0
+        assert len(ends) == 1
+        assert read_until_end(client.peer) == (b"", End.RESET)
 
 
 def pause(seconds: float) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from egress_proxy.core.decision import Reason
 from egress_proxy.core.events import EndCause, Ended, record_of
-from egress_proxy.proxy.forward import ForwardLimits
+from egress_proxy.proxy.order import ForwardLimits
 from egress_proxy.vault.injection import Credential
 from egress_proxy.vault.sources import open_source, parse_source
 from tests.conftest import Start

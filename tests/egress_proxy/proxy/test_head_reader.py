@@ -11,7 +11,7 @@ import time
 import pytest
 
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.proxy.head_reader import Silence, await_request, read_head
+from egress_proxy.proxy.head_reader import Silence, read_head
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from tests.egress_proxy.proxy.hellos import hello
 from tests.egress_proxy.proxy.stream_ends import connected
@@ -256,34 +256,3 @@ async def test_a_reset_is_a_reset() -> None:
         close_with_reset(theirs)
         with pytest.raises(StreamReset):
             await read(ours)
-
-
-# Between two requests
-
-
-async def test_a_kept_connection_waits_until_another_request_begins() -> None:
-    with connected() as (ours, theirs):
-        theirs.sendall(HEAD)
-        assert await await_request(ours, DEFAULT_S) is None
-        assert await read(ours) == HEAD
-
-
-async def test_a_request_that_is_there_already_is_not_waited_for() -> None:
-    with connected() as (ours, _):
-        ours.unread(HEAD)
-        assert await await_request(ours, 0) is None
-        assert await read(ours) == HEAD
-
-
-async def test_a_kept_connection_that_stays_idle_or_ends_is_closed() -> None:
-    with connected() as (ours, theirs):
-        assert await await_request(ours, 0.05) is Silence.CLOSED
-        theirs.shutdown(socket.SHUT_WR)
-        assert await await_request(ours, DEFAULT_S) is Silence.CLOSED
-
-
-async def test_a_kept_connection_that_is_reset_is_a_reset() -> None:
-    with connected() as (ours, theirs):
-        close_with_reset(theirs)
-        with pytest.raises(StreamReset):
-            await await_request(ours, DEFAULT_S)

@@ -26,7 +26,7 @@ from egress_proxy.core.events import Decided, Event, Faulted
 from egress_proxy.core.reply import refusal_code
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy import listener
-from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.connection import After, Connection
 from egress_proxy.proxy.listener import (
     ACCEPT_BATCH,
     ACCEPT_PAUSE_S,
@@ -360,13 +360,13 @@ def test_a_fault_in_a_connection_is_logged_once_and_ends_that_connection_alone(
     port = start(DataPort(allow=[echo.address], expect_faults=True))
     tunnel = port.tunnel(echo.address)
 
-    async def fail(self: Connection) -> None:
-        await self._stream.receive()
+    async def fail(self: Connection) -> After:
+        await self.stream.receive()
         self.request_id = "r-7"
         raise RuntimeError("canary")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Connection, "run", fail)
+        patched.setattr(Connection, "serve", fail)
         assert end_of_somebody(port) is not End.OPEN
     fault = port.log.only(Faulted)
     assert (fault.request_id, fault.error) == ("r-7", "RuntimeError")
@@ -382,8 +382,8 @@ def test_a_fault_that_cannot_be_logged_still_ends_that_connection_alone(
 ) -> None:
     port = start(DataPort(allow=[echo.address], expect_faults=True))
 
-    async def fail(self: Connection) -> None:
-        await self._stream.receive()
+    async def fail(self: Connection) -> After:
+        await self.stream.receive()
         raise RuntimeError
 
     def refuse(event: Event) -> None:
@@ -392,7 +392,7 @@ def test_a_fault_that_cannot_be_logged_still_ends_that_connection_alone(
 
     port.log.refusing = refuse
     with monkeypatch.context() as patched:
-        patched.setattr(Connection, "run", fail)
+        patched.setattr(Connection, "serve", fail)
         assert end_of_somebody(port) is not End.OPEN
     port.tunnel(echo.address)
 

@@ -5,9 +5,11 @@ See egress_proxy/proxy/stream.py.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import select
 import socket
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -166,17 +168,27 @@ async def test_ending_our_output_of_a_broken_connection_is_harmless() -> None:
         assert ours.sock.fileno() == -1
 
 
-async def test_a_look_tells_bytes_the_end_and_nothing_apart() -> None:
+async def test_taking_tells_bytes_the_end_and_nothing_apart() -> None:
     with connected() as (ours, theirs):
-        assert ours.poll() is None
+        assert ours.take() is None
         theirs.sendall(b"bytes")
         await until_readable(ours.sock)
-        assert ours.poll() == b"bytes"
+        assert ours.take() == b"bytes"
         ours.unread(b"held")
-        assert ours.poll() == b"held"
+        assert ours.has_more()
+        assert ours.take() == b"held"
+        assert not ours.has_more()
         theirs.shutdown(socket.SHUT_WR)
         await until_readable(ours.sock)
-        assert ours.poll() == b""
+        assert ours.take() == b""
+
+
+async def test_taking_from_a_broken_connection_raises() -> None:
+    with connected() as (ours, theirs):
+        close_with_reset(theirs)
+        await until_readable(ours.sock)
+        with pytest.raises(StreamReset):
+            ours.take()
 
 
 async def test_an_idle_stream_is_quiet_however_often_one_looks() -> None:
@@ -293,13 +305,6 @@ async def test_the_time_of_an_earlier_wait_ends_no_later_one() -> None:
         assert waiting.result() == b"y"
 
 
-async def test_a_running_wait_can_be_given_less_time() -> None:
-    with connected() as (ours, _):
-        asyncio.get_running_loop().call_soon(ours.limit_wait, 0.01)
-        with pytest.raises(TimeoutError):
-            await ours.receive()
-
-
 async def test_sending_has_its_time_too() -> None:
     with connected() as (ours, _), pytest.raises(TimeoutError):
         await ours.send(bytes(BULK_BYTES), 0.05)
@@ -325,6 +330,131 @@ async def test_input_that_nobody_waits_for_does_not_keep_the_loop_busy() -> None
         await asyncio.sleep(0)
         assert loop.remove_reader(ours.sock.fileno()) is False
         assert await ours.receive(DEFAULT_S) == b"y"
+
+
+async def test_a_new_onlooker_hears_of_what_an_earlier_one_left() -> None:
+    with connected() as (ours, theirs):
+        first, second = asyncio.Event(), asyncio.Event()
+        ours.look_on(first.set)
+        theirs.sendall(b"x")
+        await asyncio.wait_for(first.wait(), DEFAULT_S)
+        ours.look_on(None)
+        await asyncio.sleep(0)  # one turn of the loop: it is told while nobody looks on
+        ours.look_on(second.set)
+        await asyncio.wait_for(second.wait(), DEFAULT_S)
+        assert ours.take() == b"x"
+
+
+async def test_nobody_can_look_on_a_closed_stream() -> None:
+    with connected() as (ours, _):
+        ours.close()
+        with pytest.raises(StreamReset):
+            ours.look_on(lambda: None)
+
+
+# Giving without waiting.
+
+
+def is_watched_for_room(stream: SocketStream) -> bool:
+    """Whether the loop waits for room to write; asked of a stream that is done with."""
+    return asyncio.get_running_loop().remove_writer(stream.sock.fileno())
+
+
+@contextlib.contextmanager
+def clogged() -> Iterator[tuple[SocketStream, socket.socket]]:
+    """Our end with BULK_BYTES given, and a peer that has read nothing of it."""
+    with connected() as (ours, theirs):
+        ours.give(pattern(BULK_BYTES))
+        yield ours, theirs
+
+
+async def test_what_a_peer_takes_at_once_does_not_clog_and_nobody_is_told() -> None:
+    with connected() as (ours, theirs):
+        told: list[None] = []
+        ours.on_room = lambda: told.append(None)
+        ours.give(b"short")
+        assert not ours.is_clogged()
+        assert await asyncio.to_thread(read_exactly, theirs, 5) == b"short"
+        assert not is_watched_for_room(ours)
+        assert told == []
+
+
+async def test_what_does_not_go_out_at_once_goes_out_in_order_and_whoever_gave_it_is_told() -> None:
+    with clogged() as (ours, theirs):
+        gone = asyncio.Event()
+        ours.on_room = gone.set
+        assert ours.is_clogged()
+        ours.give(b"last words")
+        received = await asyncio.to_thread(read_exactly, theirs, BULK_BYTES + 10)
+        assert received == pattern(BULK_BYTES) + b"last words"
+        await asyncio.wait_for(gone.wait(), DEFAULT_S)
+        assert not ours.is_clogged()
+        assert not ours.is_broken()
+        assert not is_watched_for_room(ours)
+
+
+async def test_a_peer_that_resets_while_something_waits_for_room_breaks_the_stream() -> None:
+    with clogged() as (ours, theirs):
+        told = asyncio.Event()
+        ours.on_room = told.set
+        assert not ours.is_broken()
+        close_with_reset(theirs)
+        await asyncio.wait_for(told.wait(), DEFAULT_S)
+        assert ours.is_broken()
+        assert not ours.is_clogged()  # it will never go out: nobody may wait for that
+        assert not is_watched_for_room(ours)
+
+
+async def test_giving_to_a_peer_that_reset_raises() -> None:
+    with connected() as (ours, theirs):
+        close_with_reset(theirs)
+        await until_readable(ours.sock)
+        with pytest.raises(StreamReset):
+            ours.give(b"x")
+
+
+@pytest.mark.parametrize("end", [SocketStream.close, SocketStream.abort, SocketStream.release])
+async def test_ending_a_clogged_stream_leaves_nothing_in_the_loop(
+    end: Callable[[SocketStream], None],
+) -> None:
+    """A descriptor that is still registered would be the next connection's of that number."""
+    with clogged() as (ours, _):
+        told: list[None] = []
+        ours.on_room = lambda: told.append(None)
+        ours.look_on(lambda: None)
+        ours.deadline.set(DEFAULT_S, lambda: told.append(None))
+        number = ours.sock.fileno()
+        end(ours)
+        loop = asyncio.get_running_loop()
+        assert loop.remove_writer(number) is False
+        assert loop.remove_reader(number) is False
+        assert all(timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
+        assert not ours.is_clogged()
+        await asyncio.sleep(0)
+        assert told == []
+
+
+async def test_a_stream_that_takes_turns_with_its_peer_is_watched_once_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each change of what is watched is a system call."""
+    loop = asyncio.get_running_loop()
+    watched: list[int] = []
+    add_reader = loop.add_reader
+
+    def count(descriptor: int, *rest: object) -> None:
+        watched.append(descriptor)
+        add_reader(descriptor, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "add_reader", count)
+    with connected() as (ours, theirs):
+        for _ in range(10):
+            theirs.sendall(b"x")
+            assert await ours.receive(DEFAULT_S) == b"x"
+            await ours.send(b"y")
+            ours.look_on(lambda: None)
+            ours.look_on(None)
+        assert watched == [ours.sock.fileno()]
 
 
 async def test_a_released_socket_is_watched_no_more() -> None:

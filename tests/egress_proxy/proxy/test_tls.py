@@ -18,7 +18,7 @@ from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
 from egress_proxy.proxy.tls import TlsFailed, TlsStream
 from tests.conftest import Start
 from tests.egress_proxy.proxy.socket_pairs import await_unread
-from tests.egress_proxy.proxy.stream_ends import descriptors, until_readable
+from tests.egress_proxy.proxy.stream_ends import descriptors, receive, send, until_readable
 from tests.egress_proxy.proxy.tls_origin import NAME, TlsOrigin, dialled, drain, echo, exchange_all, secured
 from tests.support.byte_stream import End, close_with_reset, end_direction, read_exactly
 from tests.support.certificates import CertificateAuthority, Leaf, server_context
@@ -31,7 +31,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 async def read_all(stream: TlsStream) -> bytes:
     received = bytearray()
-    while block := await stream.receive():
+    while block := await receive(stream):
         received += block
     return bytes(received)
 
@@ -102,8 +102,8 @@ async def test_the_right_certificate_is_taken_for_a_name_a_wildcard_and_an_addre
         origin = start(TlsOrigin(server_context(ca.leaf(shown)), echo))
         async with dialled(origin.port) as below:
             stream = await TlsStream.connect(below, ca.client_context(), asked)
-            await stream.send(b"hello")
-            assert await stream.receive() == b"hello"
+            await send(stream, b"hello")
+            assert await receive(stream) == b"hello"
 
 
 async def test_a_server_that_does_not_speak_tls_is_refused(ca: CertificateAuthority, start: Start) -> None:
@@ -166,7 +166,7 @@ async def test_a_server_flight_that_was_read_by_somebody_else_is_not_lost(
         serving = threading.Thread(target=_greet, args=(context, theirs), daemon=True)
         serving.start()
         stream = await TlsStream.connect(below, ca.client_context(), NAME)
-        assert await stream.receive() == b"greeting"
+        assert await receive(stream) == b"greeting"
         assert below.gave_back > 1
         stream.close()
         await asyncio.to_thread(serving.join, DEFAULT_S)
@@ -202,7 +202,7 @@ async def test_what_comes_in_one_segment_with_the_handshake_is_received(
     ca: CertificateAuthority, start: Start
 ) -> None:
     async with secured(start, ca, lambda sock: sock.sendall(b"greeting"), tickets=2) as (stream, _):
-        assert await stream.receive() == b"greeting"
+        assert await receive(stream) == b"greeting"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -224,13 +224,15 @@ async def test_megabytes_both_ways_at_once_arrive_byte_for_byte(
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read_all(stream))
             for begin in range(0, BULK_BYTES, 99_999):
-                await stream.send(up[begin : begin + 99_999])
+                await send(stream, up[begin : begin + 99_999])
     assert hashlib.sha256(reading.result()).digest() == hashlib.sha256(down).digest()
     origin.stop()
     assert hashlib.sha256(arrived[0]).digest() == hashlib.sha256(up).digest()
 
 
-async def test_two_who_send_at_once_do_not_mix_their_records(ca: CertificateAuthority, start: Start) -> None:
+async def test_what_is_given_while_the_connection_is_full_goes_out_in_order(
+    ca: CertificateAuthority, start: Start
+) -> None:
     """As a body and what TLS itself has to say while reading do; the first one fills the connection."""
     begin = threading.Event()
     arrived: list[bytes] = []
@@ -242,23 +244,60 @@ async def test_two_who_send_at_once_do_not_mix_their_records(ca: CertificateAuth
         sock.sendall(b"done")
 
     async with secured(start, ca, read_late) as (stream, _):
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-            filling = group.create_task(stream.send(bulk))
-            await asyncio.wait([filling], timeout=0.05)
-            assert not filling.done()
-            for piece in small:
-                group.create_task(stream.send(piece))
-            await asyncio.sleep(0)  # one turn of the loop: all of them have tried
-            begin.set()
-        assert await stream.receive() == b"done"
+        stream.give(bulk)
+        assert stream.is_clogged()
+        for piece in small:
+            stream.give(piece)
+        begin.set()
+        assert await receive(stream, DEFAULT_S) == b"done"
+        assert not stream.is_clogged()
     assert arrived == [bulk + b"".join(small)]
+
+
+async def test_who_gave_too_much_is_told_when_it_has_gone_out(ca: CertificateAuthority, start: Start) -> None:
+    begin = threading.Event()
+
+    def read_late(sock: ssl.SSLSocket) -> None:
+        begin.wait(DEFAULT_S)
+        read_exactly(sock, BULK_BYTES)
+        sock.sendall(b"done")
+
+    async with secured(start, ca, read_late) as (stream, _):
+        gone = asyncio.Event()
+        stream.on_room = gone.set
+        stream.give(pattern(BULK_BYTES))
+        assert stream.is_clogged()
+        begin.set()
+        await asyncio.wait_for(gone.wait(), DEFAULT_S)
+        assert not stream.is_clogged()
+        assert not stream.is_broken()
+        assert await receive(stream, DEFAULT_S) == b"done"
+
+
+async def test_a_server_that_resets_while_the_connection_is_full_breaks_it(
+    ca: CertificateAuthority, start: Start
+) -> None:
+    begin = threading.Event()
+
+    def leave_late(sock: ssl.SSLSocket) -> None:
+        begin.wait(DEFAULT_S)
+        close_with_reset(sock)
+
+    async with secured(start, ca, leave_late) as (stream, _):
+        told = asyncio.Event()
+        stream.on_room = told.set
+        stream.give(pattern(BULK_BYTES))
+        begin.set()
+        await asyncio.wait_for(told.wait(), DEFAULT_S)
+        assert stream.is_broken()
+        assert not stream.is_clogged()
 
 
 async def test_an_empty_send_is_no_end(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, echo) as (stream, _):
-        await stream.send(b"")
-        await stream.send(b"x")
-        assert await stream.receive() == b"x"
+        await send(stream, b"")
+        await send(stream, b"x")
+        assert await receive(stream) == b"x"
 
 
 # How it ends
@@ -279,14 +318,14 @@ def leave_without_notify(sock: ssl.SSLSocket) -> None:
 async def test_an_announced_end_is_the_end(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, leave_cleanly) as (stream, _):
         assert await read_all(stream) == b"body"
-        assert await stream.receive() == b""
+        assert await receive(stream) == b""
 
 
 async def test_an_end_without_close_notify_is_a_truncation(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, leave_without_notify) as (stream, _):
-        assert await stream.receive() == b"body"
+        assert await receive(stream) == b"body"
         with pytest.raises(StreamTruncated):
-            await stream.receive()
+            await receive(stream)
 
 
 async def test_a_context_that_overlooks_missing_ends_does_not_hide_a_truncation(
@@ -298,17 +337,17 @@ async def test_a_context_that_overlooks_missing_ends_does_not_hide_a_truncation(
     origin = start(TlsOrigin(server_context(ca.leaf(NAME)), leave_without_notify))
     async with dialled(origin.port) as below:
         stream = await TlsStream.connect(below, context, NAME)
-        assert await stream.receive() == b"body"
+        assert await receive(stream) == b"body"
         with pytest.raises(StreamTruncated):
-            await stream.receive()
+            await receive(stream)
 
 
 async def test_a_reset_is_a_reset_for_reader_and_writer(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, close_with_reset) as (stream, _):
         with pytest.raises(StreamReset):
-            await stream.receive()
+            await receive(stream)
         with pytest.raises(StreamReset):
-            await stream.send(b"x")
+            await send(stream, b"x")
 
 
 async def test_a_broken_record_is_no_end(ca: CertificateAuthority, start: Start) -> None:
@@ -318,7 +357,7 @@ async def test_a_broken_record_is_no_end(ca: CertificateAuthority, start: Start)
 
     async with secured(start, ca, corrupt) as (stream, _):
         with pytest.raises(StreamReset):
-            await stream.receive()
+            await receive(stream)
 
 
 async def test_an_aborted_stream_is_a_reset_at_the_server(ca: CertificateAuthority, start: Start) -> None:
@@ -356,40 +395,65 @@ async def test_an_idle_stream_is_quiet_though_session_tickets_came(
         await until_readable(sock)
         assert stream.is_quiet()
         assert stream.is_quiet()
-        await stream.send(b"still usable")
-        assert await stream.receive() == b"still usable"
+        await send(stream, b"still usable")
+        assert await receive(stream) == b"still usable"
         assert stream.is_quiet()
 
 
 RECORD_BYTES = 5 + 1 + 16  # what TLS 1.3 adds to a record: header, type, tag
 
 
-def send_two_records(sock: ssl.SSLSocket) -> None:
-    sock.sendall(b"one")
-    sock.sendall(b"two")
-    drain(sock)
-
-
-async def test_what_came_with_something_else_is_received_without_a_wait_and_not_quiet(
+async def test_records_that_came_together_are_taken_together_and_nothing_is_left(
     ca: CertificateAuthority, start: Start
 ) -> None:
+    def send_two_records(sock: ssl.SSLSocket) -> None:
+        sock.sendall(b"one")
+        sock.sendall(b"two")
+        drain(sock)
+
     async with secured(start, ca, send_two_records) as (stream, sock):
         await asyncio.to_thread(await_unread, sock, 2 * (len(b"one") + RECORD_BYTES))
-        assert await stream.receive(DEFAULT_S) == b"one"
-        assert not stream.is_quiet()
-        assert await stream.receive(0.01) == b"two"
+        assert stream.take() == b"onetwo"
+        assert not stream.has_more()
+        assert stream.take() is None
         assert stream.is_quiet()
 
 
-async def test_the_time_of_a_running_wait_holds_though_a_session_ticket_comes(
-    ca: CertificateAuthority, start: Start
+@pytest.mark.parametrize("leave", [leave_cleanly, leave_without_notify])
+async def test_an_end_that_came_with_the_last_bytes_is_told_of_without_further_input(
+    leave: Callable[[ssl.SSLSocket], None], ca: CertificateAuthority, start: Start
 ) -> None:
+    """No selector will tell of it: whoever takes the bytes must be able to see that there is more."""
+    left = threading.Event()
+
+    def script(sock: ssl.SSLSocket) -> None:
+        with contextlib.suppress(OSError):
+            leave(sock)
+        left.set()
+
+    async with secured(start, ca, script) as (stream, sock):
+        alert = RECORD_BYTES + 2 if leave is leave_cleanly else 0
+        await asyncio.to_thread(await_unread, sock, len(b"body") + RECORD_BYTES + alert)
+        assert stream.take() == b"body"
+        if leave is leave_cleanly:
+            assert stream.has_more()
+            assert stream.take() == b""
+        else:
+            with pytest.raises(StreamTruncated):
+                await receive(stream, DEFAULT_S)
+            assert stream.has_more()
+        assert not stream.is_quiet()
+        stream.close()
+        await asyncio.to_thread(left.wait, DEFAULT_S)
+
+
+async def test_a_session_ticket_is_neither_bytes_nor_an_end(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, drain, tickets=2) as (stream, sock):
-        await until_readable(sock)  # the tickets: they end the first wait below TLS, and bring nothing
-        asyncio.get_running_loop().call_soon(stream.limit_wait, 0.05)
-        async with asyncio.timeout(DEFAULT_S):
-            with pytest.raises(TimeoutError):
-                await stream.receive()
+        await until_readable(sock)
+        assert stream.take() is None
+        assert not stream.has_more()
+        with pytest.raises(TimeoutError):
+            await receive(stream, 0.05)
 
 
 def send_unasked(sock: ssl.SSLSocket) -> None:
@@ -416,9 +480,9 @@ async def test_a_stream_that_ended_or_brought_something_is_not_quiet(
 
     async with secured(start, ca, script, tickets=tickets) as (stream, sock):
         if tickets:
-            assert await stream.receive() == b"x"
+            assert await receive(stream) == b"x"
         assert stream.is_quiet()
-        await stream.send(b"!")
+        await send(stream, b"!")
         await until_readable(sock)
         assert not stream.is_quiet()
 

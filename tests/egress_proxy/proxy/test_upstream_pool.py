@@ -26,6 +26,7 @@ from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.upstream_pool import IDLE_PER_ROUTE, IDLE_S, Upstream, UpstreamPool
 from tests.conftest import Start, StartProvider
 from tests.egress_proxy.proxy.brokers import API_HOST, SECRET, broker, call, rule, secured_broker
+from tests.egress_proxy.proxy.stream_ends import receive, send
 from tests.egress_proxy.proxy.tls_origin import TlsOrigin, drain
 from tests.support.answers import fixed, play
 from tests.support.certificates import CertificateAuthority, Leaf, server_context
@@ -61,11 +62,11 @@ class Bench:
         """One GET over a connection of the pool, which is given back after it."""
         upstream = await self.acquire(route, opt_in)
         await finish(upstream)
-        self.pool.release(route, upstream)
+        self.pool.lane(route).release(upstream)
         return upstream
 
     async def acquire(self, route: InjectRoute, opt_in: OptIn = OptIn.ONLY_LOOPBACK) -> Upstream:
-        upstream = await self.pool.acquire(route, allowed(route, opt_in))
+        upstream = await self.pool.lane(route).acquire(allowed(route, opt_in))
         assert isinstance(upstream, Upstream), upstream
         return upstream
 
@@ -76,11 +77,11 @@ async def _loopback(name: Name) -> Answer:
 
 async def finish(upstream: Upstream) -> None:
     http = upstream.http
-    await upstream.stream.send(http.start("GET", b"/", [(b"Host", b"x")]))
+    await send(upstream.stream, http.start("GET", b"/", [(b"Host", b"x")]))
     http.end()
     while not isinstance(part := http.answer(), AnswerEnd):
         if part is None:
-            http.feed(await upstream.stream.receive())
+            http.feed(await receive(upstream.stream))
 
 
 @asynccontextmanager
@@ -126,7 +127,7 @@ async def test_requests_at_the_same_time_have_connections_of_their_own(start: St
         assert busy is not other
         assert busy.is_fresh
         await finish(busy)
-        bench.pool.release(route, busy)
+        bench.pool.lane(route).release(busy)
         assert await bench.acquire(route) is busy  # the youngest first
         busy.stream.close()
     assert provider.connections_accepted == 2
@@ -138,7 +139,7 @@ async def test_a_fresh_connection_can_be_asked_for(start: Start) -> None:
     route = rule(provider.port)
     async with ending(Bench()) as bench:
         kept = await bench.exchange(route)
-        fresh = await bench.pool.acquire(route, allowed(route), fresh=True)
+        fresh = await bench.pool.lane(route).acquire(allowed(route), fresh=True)
         assert isinstance(fresh, Upstream)
         assert fresh is not kept
         assert fresh.is_fresh
@@ -209,7 +210,7 @@ async def test_so_many_connections_are_kept_for_a_rule(start: Start) -> None:
         busy = [await bench.acquire(route) for _ in range(IDLE_PER_ROUTE + 3)]
         for upstream in busy:
             await finish(upstream)
-            bench.pool.release(route, upstream)
+            bench.pool.lane(route).release(upstream)
         await eventually_done(lambda: provider.open_connections == IDLE_PER_ROUTE)
 
 
@@ -224,6 +225,38 @@ async def test_a_connection_that_the_upstream_will_not_keep_is_closed(start: Sta
     async with ending(Bench()) as bench:
         first = await bench.exchange(route)
         assert await bench.exchange(route) is not first
+
+
+# Without waiting.
+
+
+async def test_without_a_kept_connection_there_is_none_to_be_had_at_once(start: Start) -> None:
+    provider = start(Provider())
+    provider.otherwise(OK)
+    route = rule(provider.port)
+    async with ending(Bench()) as bench:
+        lane = bench.pool.lane(route)
+        assert lane.take_kept(allowed(route)) is None
+        first = await bench.exchange(route)
+        assert lane.take_kept(allowed(route)) is first
+        assert lane.take_kept(allowed(route)) is None  # nobody gets it twice
+        first.stream.close()
+
+
+async def test_a_connection_that_was_put_back_is_handed_out_again_and_is_no_younger(start: Start) -> None:
+    provider = start(Provider())
+    provider.otherwise(OK)
+    route = rule(provider.port)
+    async with ending(Bench()) as bench:
+        first = await bench.exchange(route)
+        lane = bench.pool.lane(route)
+        for _ in range(2):
+            bench.clock.at += IDLE_S / 2 - 1
+            assert lane.take_kept(allowed(route)) is first
+            lane.put_back(first)
+        bench.clock.at += 2
+        assert lane.take_kept(allowed(route)) is None
+    await eventually_done(lambda: provider.open_connections == 0)
 
 
 # Never mixed up.
@@ -259,7 +292,7 @@ async def test_a_kept_connection_to_an_address_that_may_not_be_dialled_now_is_dr
     async with ending(Bench()) as bench:
         await bench.exchange(route)
         bench.own.append(route.upstream)
-        refused = await bench.pool.acquire(route, allowed(route))
+        refused = await bench.pool.lane(route).acquire(allowed(route))
         assert isinstance(refused, Deny)
         assert refused.reason is Reason.OWN_LISTENER
         await eventually_done(lambda: provider.open_connections == 0)
@@ -383,7 +416,7 @@ async def test_a_handshake_that_is_cancelled_leaves_no_descriptor(
     bench = Bench(ca.client_context)
     before = open_descriptors(os.getpid())
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(bench.pool.acquire(route, allowed(route, OptIn.INWARD)))
+        task = group.create_task(bench.pool.lane(route).acquire(allowed(route, OptIn.INWARD)))
         await asyncio.to_thread(silent.wait_for_bytes, 1)
         task.cancel()
     await eventually_done(lambda: open_descriptors(os.getpid()) <= before + 1)  # the origin's end may last

@@ -19,7 +19,7 @@ from tests.support.service_answers import connect_request
 
 
 async def _break(self: Connection) -> None:
-    await self._stream.receive()
+    await self.stream.receive()
     raise RuntimeError("nobody expected this")
 
 
@@ -30,7 +30,7 @@ def _meet_the_fault(port: DataPort) -> None:
 
 
 def test_a_fault_in_a_connection_fails_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "run", _break)
+    monkeypatch.setattr(Connection, "serve", _break)
     port = DataPort()
     port.__enter__()
     _meet_the_fault(port)
@@ -39,7 +39,7 @@ def test_a_fault_in_a_connection_fails_the_block(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_fault_that_is_expected_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "run", _break)
+    monkeypatch.setattr(Connection, "serve", _break)
     with DataPort(expect_faults=True) as port:
         _meet_the_fault(port)
         assert [event.error for event in port.log.wait_for(Faulted)] == ["RuntimeError"]
