@@ -144,7 +144,7 @@ class Service:
         return Connection(self.parts, stream, peer, self._stopping.is_set)
 
     def _kept(self, start: Start) -> KeptClients:
-        return KeptClients(self.parts, self._stopping.is_set, asyncio.get_running_loop().time, start)
+        return KeptClients(self.parts, self._stopping.is_set, start)
 
     async def _end(self, intake: Intake) -> None:
         """Idle things end at once; what still moves has the drain time, then it is cut."""

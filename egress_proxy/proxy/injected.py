@@ -76,7 +76,7 @@ def _client_of(head: RequestHead, inside: Inside | None, peer: Peer, parts: Part
 
 def record_end(admitted: Admitted, done: Forwarded, duration_s: float, parts: Parts) -> None:
     """It has happened: where that cannot be written down, the next request is refused."""
-    ended = _ended(admitted, done, duration_s)
+    ended = ended_event(admitted, done, duration_s)
     with contextlib.suppress(AuditUnavailable):
         if done.fault is None:
             parts.audit(ended)
@@ -84,7 +84,7 @@ def record_end(admitted: Admitted, done: Forwarded, duration_s: float, parts: Pa
             parts.audit(fault_event(ended.request_id, done.fault), ended)
 
 
-def _ended(admitted: Admitted, done: Forwarded, duration_s: float) -> Ended:
+def ended_event(admitted: Admitted, done: Forwarded, duration_s: float) -> Ended:
     access, order = admitted.access, admitted.order
     return Ended(
         request_id=order.request_id,

@@ -375,7 +375,7 @@ class DataPort:
         return Connection(self.parts, stream, peer, lambda: self.is_draining)
 
     def _kept(self, start: Start) -> KeptClients:
-        return KeptClients(self.parts, lambda: self.is_draining, self.loop.time, start)
+        return KeptClients(self.parts, lambda: self.is_draining, start)
 
     def _note_leftovers(self) -> None:
         left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -21,9 +21,11 @@ import pytest
 from egress_proxy.core.access import Client
 from egress_proxy.core.decision import Reason
 from egress_proxy.core.events import Decided, EndCause, Ended, Event, Faulted
+from egress_proxy.core.policy import Policy
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy import injected, listener
 from egress_proxy.proxy.answering import Answering
+from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.forward import Claim, Forwarded, Forwarder
 from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.stream import SocketStream
@@ -593,7 +595,7 @@ def test_a_sandbox_that_ends_right_after_an_exchange_keeps_no_connection(
     received, end = read_until_end(caller.sock, 1.0)
     assert received.endswith(b"ok")
     assert end is not End.OPEN
-    assert len(port.log.of(Ended)) == requests
+    assert len(port.log.wait_for(Ended, requests)) == requests
 
 
 def test_kept_clients_count_among_those_that_there_may_be(
@@ -690,21 +692,89 @@ def test_a_fault_in_an_exchange_ends_that_client_alone_and_is_logged_once(
     assert good.ask("GET").body == b"ok"
 
 
-def test_a_fault_at_the_end_of_an_exchange_ends_that_client_alone_and_is_logged_once(
+def test_a_fault_in_writing_down_an_end_is_logged_once_and_hurts_nobody(
     start: Start, provider: Provider
 ) -> None:
+    """The client has its answer by then, and may be in the middle of its next request."""
     port = start(broker(provider, expect_faults=True))
-    bad, good = kept(port), kept(port)
+    one, other = kept(port), kept(port)
     port.log.wait_for(Ended, 2)
     sound = port.log.refusing
     port.log.refusing = refusing(Ended, RuntimeError)
-    bad.send("GET")
-    received, end = read_until_end(bad.sock, 1.0)
-    port.log.refusing = sound
-    assert received.endswith(b"ok")
-    assert end is not End.OPEN
+    assert one.ask("GET").body == b"ok"
     assert port.log.only(Faulted).error == "RuntimeError"
-    assert good.ask("GET").body == b"ok"
+    port.log.refusing = sound
+    for caller in (one, other):
+        assert caller.ask("GET").body == b"ok"
+    assert len(port.log.wait_for(Ended, 4)) == 4
+
+
+def clients_of(port: DataPort) -> list[Connection]:
+    return list(port.intake._kept._clients)
+
+
+def come_together(port: DataPort, callers: list[Caller]) -> None:
+    """To be run on the loop: what they ask is there before the first of them is heard."""
+    clients = clients_of(port)
+    for caller in callers:
+        caller.send("GET")
+    eventually(lambda: all(client.stream.has_input() for client in clients))
+    for client in clients:
+        port.intake._kept._on_input(client)
+
+
+def test_requests_that_come_together_are_written_down_before_any_of_them_is_sent(
+    port: DataPort, provider: Provider
+) -> None:
+    gate = threading.Event()
+    provider.on("/slow", held(gate, OK))
+    callers = [call(port) for _ in range(3)]
+    for caller in callers:
+        caller.send("GET", "/slow")
+    provider.wait_for_requests(3)  # each on an upstream of its own
+    gate.set()
+    for caller in callers:
+        assert read_response(caller.sock).body == b"ok"
+    settled(port)
+    sent: list[int] = []
+    port.log.refusing = lambda event: (
+        sent.append(len(provider.requests)) if isinstance(event, Decided) else None
+    )
+    port.call(lambda: come_together(port, callers))
+    for caller in callers:
+        assert read_response(caller.sock).body == b"ok"
+    assert sent == [3, 3, 3]
+
+
+def test_what_is_due_when_the_settings_change_is_judged_anew(port: DataPort, provider: Provider) -> None:
+    caller = kept(port)
+
+    def ask_and_reload() -> None:
+        come_together(port, [caller])
+        port.parts.in_force.policy = Policy()
+
+    port.call(ask_and_reload)
+    assert read_response(caller.sock).status == 405
+    assert len(provider.requests) == 1
+    assert len(port.log.of(Decided)) == 2
+
+
+def test_what_is_due_when_its_client_is_ended_is_neither_sent_nor_leaked(
+    port: DataPort, provider: Provider
+) -> None:
+    caller = come_in(port, SANDBOX)
+    assert caller.ask("GET").status == 200
+    settled(port)
+
+    def ask_and_end() -> None:
+        come_together(port, [caller])
+        port.intake.end_client(SANDBOX)
+
+    port.call(ask_and_end)
+    assert read_end(caller.sock) is not End.OPEN
+    assert len(provider.requests) == 1
+    assert kept(port).ask("GET").status == 200
+    assert provider.connections_accepted == 1  # the upstream that was claimed has been put back
 
 
 # Memory.
