@@ -175,6 +175,7 @@ class Service:
         in_force = self.parts.in_force
         in_force.policy, in_force.clients = fresh.policy, fresh.clients
         in_force.credentials = fresh.credentials
+        self.parts.forwarder.forget()
         closed = self.parts.tunnels.close_where(
             lambda facts: tunnel_is_unwanted(facts, self.parts), EndCause.POLICY_CHANGED
         )

@@ -8,11 +8,15 @@ from itertools import chain
 
 from egress_proxy.core.decision import Reason
 from egress_proxy.proxy.client_side import ClientSide
-from egress_proxy.proxy.http1 import BODILESS, AnswerEnd, AnswerHead, Header, UpstreamSide
-from egress_proxy.proxy.reflection import BodyGuard, body_guard
+from egress_proxy.proxy.http1 import BODILESS, AnswerEnd, AnswerHead, Header, NotHttp, UpstreamSide
+from egress_proxy.proxy.reflection import BodyGuard, GzipInspector, body_guard
 from egress_proxy.proxy.secret_search import Forms
 
 _CODINGS_SHOWN = 100
+# What is decompressed before others have their turn: at deflate's highest ratio that is 16 MiB of text.
+_GZIP_READ_BYTES = 16_384
+# An upstream that goes on and on with interim answers never gives one.
+_INTERIM_LIMIT = 64
 
 
 class UpstreamLost(Exception):
@@ -28,7 +32,7 @@ class Answering:
     """The answer to one request. ``body_bytes`` as sent on, without framing."""
 
     __slots__ = (
-        *("_forms", "_guard", "_http", "_is_head", "_opaque", "_side"),
+        *("_forms", "_guard", "_http", "_interim_left", "_is_head", "_opaque", "_side"),
         *("body_bytes", "is_over", "status"),
     )
 
@@ -41,6 +45,7 @@ class Answering:
         self._is_head = is_head
         self._opaque = opaque_bodies
         self._guard: BodyGuard | None = None
+        self._interim_left = _INTERIM_LIMIT
         self.status: int | None = None
         self.body_bytes = 0
         self.is_over = False
@@ -62,10 +67,21 @@ class Answering:
                 case AnswerEnd():
                     ready.append(self._finish(part))
                 case AnswerHead() if part.status < 200:
-                    ready.append(self._side.interim(self._masked(part)))
+                    ready.append(self._interim(part))
                 case AnswerHead():
                     ready.append(self._begin(part))
         return b"".join(ready)
+
+    @property
+    def read_limit_bytes(self) -> int | None:
+        """How much of the upstream's bytes may be taken in at once, where that is less than usual."""
+        return _GZIP_READ_BYTES if isinstance(self._guard, GzipInspector) else None
+
+    def _interim(self, head: AnswerHead) -> bytes:
+        self._interim_left -= 1
+        if self._interim_left < 0:
+            raise NotHttp("there is no end to the interim answers")
+        return self._side.interim(self._masked(head))
 
     def _begin(self, head: AnswerHead) -> bytes:
         has_no_body = self._is_head or head.status in BODILESS

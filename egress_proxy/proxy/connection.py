@@ -30,9 +30,10 @@ from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.forward import ClientAfter, Forwarded
 from egress_proxy.proxy.head_reader import Silence, read_head
 from egress_proxy.proxy.injected import Admitted, Inside, Refused, admit, record_end
-from egress_proxy.proxy.order import Order
+from egress_proxy.proxy.order import ExchangeEnd, Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
+from egress_proxy.proxy.rejudge import is_known, order_is_void
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -46,7 +47,8 @@ class After(enum.Enum):
 
 
 class Connection:
-    """One client. Each of the coroutines serves one request, or ends it; closed is closed by then."""
+    """One client. Each coroutine serves one request, or its end, and says what becomes of the connection;
+    one that is CLOSED has been closed by then."""
 
     def __init__(
         self, parts: Parts, stream: SocketStream, peer: Peer, is_draining: Callable[[], bool]
@@ -60,7 +62,7 @@ class Connection:
         self.head_due_at: float | None = None  # when the first head is due, where its time runs already
         self.inside: Inside | None = None
         self.is_busy = False  # a request is being served: draining waits for it
-        self.is_unwanted = False  # whatever comes of the request that is under way, it is the last
+        self.ended_by: EndCause | None = None  # whoever ended it: the request that is under way is its last
         self.exchange: Exchange | None = None  # while one is under way
 
     async def serve(self) -> After:
@@ -84,7 +86,7 @@ class Connection:
         after = After.CLOSED
         try:
             after = await steps
-            if after is After.KEPT and self.is_unwanted:
+            if after is After.KEPT and self.ended_by is not None:
                 after = After.CLOSED
         except StreamReset:
             pass  # the client is gone: there is nobody to tell
@@ -184,7 +186,7 @@ class Connection:
         if refusal is not None:
             upstream.close()
             return refusal
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, now_s)
         early = self.stream.take_unread()
         sni = self._parts.in_force.policy.sni
@@ -201,29 +203,50 @@ class Connection:
         return await self._forward(admitted, self._loop.time())
 
     async def _forward(self, admitted: Admitted, started_at: float, *, fresh: bool = False) -> After:
-        done = await self._exchanged(admitted.order, fresh=fresh)
-        if done.is_repeatable and not self.is_unwanted:
-            done = await self._exchanged(admitted.order, fresh=True)
-        record_end(admitted, done, self._loop.time() - started_at, self._parts)
+        try:
+            done = await self._exchanged(admitted, fresh=fresh)
+            if done.is_repeatable and self.ended_by is None:
+                done = await self._exchanged(admitted, fresh=True)
+        except BaseException:
+            done = Forwarded(ClientAfter.GONE, self.ended_by or EndCause.FAULT)
+            raise
+        finally:
+            record_end(admitted, done, self._loop.time() - started_at, self._parts)
         return await self._finish(admitted.order, done)
 
-    async def _exchanged(self, order: Order, *, fresh: bool) -> Forwarded:
-        claim = await self._parts.forwarder.claim(order, fresh=fresh)
+    async def _exchanged(self, admitted: Admitted, *, fresh: bool) -> Forwarded:
+        claim = await self._parts.forwarder.claim(admitted.order, fresh=fresh)
+        if not isinstance(claim, Deny):
+            void = self._void(admitted)
+            if void is not None:
+                claim.upstream.stream.close()
+                claim = void
         if isinstance(claim, Deny):
             return Forwarded(ClientAfter.CLOSE, EndCause.FAULT, deny=claim)
-        ended: asyncio.Future[Forwarded] = self._loop.create_future()
+        ended: asyncio.Future[ExchangeEnd] = self._loop.create_future()
 
-        def settle(done: Forwarded) -> None:
+        def settle(_: Exchange, end: ExchangeEnd) -> None:
             if not ended.done():
-                ended.set_result(done)
+                ended.set_result(end)
 
         self.exchange = exchange = self._parts.forwarder.exchange(claim, self.stream, settle)
         exchange.start()
         try:
-            return await ended
+            end = await ended
+        except BaseException:  # cancelled
+            exchange.cut(EndCause.DRAINED)
+            claim.upstream.stream.abort()
+            raise
         finally:
             self.exchange = None
-            exchange.cut(EndCause.DRAINED)  # nothing, unless we are cancelled
+        return self._parts.forwarder.ended(claim, exchange, end)
+
+    def _void(self, admitted: Admitted) -> Deny | None:
+        """Why a request that waited for its upstream may not go out any more."""
+        client = admitted.access.client
+        if client != self.peer.sandbox and not is_known(client, self._parts):
+            return Deny(Reason.CLIENT_UNKNOWN, admitted.access.target)
+        return order_is_void(admitted.access, admitted.order, self._parts)
 
     async def _finish(self, order: Order, done: Forwarded) -> After:
         match done.after:

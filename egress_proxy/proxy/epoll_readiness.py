@@ -15,8 +15,8 @@ from egress_proxy.proxy.tunnel import Tunnel
 
 # Events taken at once; what is left over is reported again.
 BATCH = 256
-# Bulk that is moved before fresh events are asked for again. However many flows are in bulk, a small message
-# waits for so much, and one turn more, at most.
+# Bulk that is moved before fresh events are asked for again: however many flows are in bulk, a small message
+# waits for so much and one turn more. Metered flows are copied and never bulk: it waits for a turn of each.
 BULK_AT_ONCE_BYTES = SPLICE_BYTES
 _WATCHED = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _BROKEN = select.EPOLLERR | select.EPOLLHUP

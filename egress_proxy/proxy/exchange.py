@@ -33,8 +33,8 @@ class Exchange:
 
     __slots__ = (
         *("_allow", "_client", "_down", "_expects_continue", "_has_left", "_has_sent", "_head", "_is_over"),
-        *("_is_sent_whole", "_is_uploaded", "_limits", "_on_end", "_recording", "_upstream"),
-        *("sent_bytes", "side"),
+        *("_is_sent_whole", "_is_upload_over", "_limits", "_on_end", "_upstream"),
+        *("recording", "sent_bytes", "side"),
     )
 
     def __init__(
@@ -46,14 +46,14 @@ class Exchange:
         forms: Forms,
         limits: ForwardLimits,
         recording: Recording | None,
-        on_end: Callable[["Exchange", ExchangeEnd], None],
+        on_end: "OnEnd",
     ) -> None:
         self._client = client
         self._upstream = upstream
         self._allow = order.allow
         self._head = head
         self._limits = limits
-        self._recording = recording
+        self.recording = recording
         self._on_end = on_end
         self.side = side = ClientSide(order.head, order.body_bytes)
         self._down = Answering(
@@ -65,7 +65,7 @@ class Exchange:
         )
         self._expects_continue = bool(order.head.values(b"expect"))
         self.sent_bytes = 0
-        self._is_uploaded = self._is_sent_whole = False
+        self._is_upload_over = self._is_sent_whole = False
         self._has_left = self._has_sent = self._is_over = False
 
     @property
@@ -90,7 +90,7 @@ class Exchange:
     # What the sockets and the clock tell.
 
     def _on_client(self) -> None:
-        self._drive(self._look_after_client if self._is_uploaded else self._upload)
+        self._drive(self._look_after_client if self._is_upload_over else self._upload)
 
     def _on_upstream(self) -> None:
         self._drive(self._answer)
@@ -140,8 +140,8 @@ class Exchange:
     def _next_of_body(self) -> bytes:
         ready = self.side.body() or b""
         self.sent_bytes += len(ready)
-        if self._recording is not None:
-            self._recording.feed(ready)
+        if self.recording is not None:
+            self.recording.feed(ready)
         return ready
 
     def _send_up(self, data: bytes) -> None:
@@ -150,13 +150,13 @@ class Exchange:
             stream.give(data)
         except StreamReset:
             # It may have answered before it closed (413): whoever reads the answer finds out.
-            self._is_uploaded = True
+            self._is_upload_over = True
         else:
             if self.side.is_body_read():
                 self._upstream.http.end()
-                self._is_uploaded = self._is_sent_whole = True
+                self._is_upload_over = self._is_sent_whole = True
         # Not read from while the upstream takes nothing in: this is all there is to back-pressure.
-        self._client.look_on(None if stream.is_clogged() and not self._is_uploaded else self._on_client)
+        self._client.look_on(None if stream.is_clogged() and not self._is_upload_over else self._on_client)
 
     def _upload(self) -> None:
         try:
@@ -204,7 +204,8 @@ class Exchange:
             if self._down.is_over and not self._client.is_clogged():
                 self._finish()
                 return
-            self._limit()
+            if ready or not self._has_left:  # one that has left is not waited for on and on
+                self._limit()
             if self._client.is_clogged():
                 self._upstream.stream.look_on(None)
                 return
@@ -213,7 +214,7 @@ class Exchange:
 
     def _take(self) -> bytes | None:
         try:
-            return self._upstream.stream.take()
+            return self._upstream.stream.take(self._down.read_limit_bytes)
         except StreamReset:
             raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
         except StreamTruncated:
@@ -241,16 +242,18 @@ class Exchange:
     def _limit(self) -> None:
         """Every step gives the next one its time. While the body goes up no answer is owed."""
         limits = self._limits
-        is_awaited = self._is_uploaded and not self._upstream.http.has_answered
+        is_awaited = self._is_upload_over and not self._upstream.http.has_answered
         limit_s = limits.first_byte_s if is_awaited else limits.idle_s
-        self._client.deadline.set(min(limit_s, CLIENT_LEFT_S) if self._has_left else limit_s, self._on_time)
+        if self._has_left and not self._client.is_clogged():  # it may be slow to read what is its own
+            limit_s = min(limit_s, CLIENT_LEFT_S)
+        self._client.deadline.set(limit_s, self._on_time)
 
     def _give_up(self) -> None:
         if self._has_left or self._client.is_clogged():
             raise ClientLost
         if self._upstream.stream.is_clogged():
             raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
-        if not self._is_uploaded:
+        if not self._is_upload_over:
             raise ClientLost
         raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long")
 
@@ -282,3 +285,6 @@ class Exchange:
         self._client.deadline.clear()
         self._client.unread(self.side.leftover())
         self._on_end(self, end)
+
+
+OnEnd = Callable[[Exchange, ExchangeEnd], None]

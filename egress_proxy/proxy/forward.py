@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
-from egress_proxy.proxy.exchange import Exchange
+from egress_proxy.proxy.exchange import Exchange, OnEnd
 from egress_proxy.proxy.order import ExchangeEnd, ForwardLimits, Order
 from egress_proxy.proxy.recorder import Recorder, Recording
 from egress_proxy.proxy.secret_search import Forms
@@ -89,13 +89,21 @@ class Forwarder:
         self._rules: dict[str, _Rule] = {}
 
     async def claim(self, order: Order, *, fresh: bool = False) -> Claim | Deny:
-        """A connection for one exchange, opened if need be; ``fresh``: not a kept one."""
+        """A connection for one exchange, opened if need be; ``fresh``: not a kept one.
+
+        That takes time: the credential is the one of its end. Whether the order still stands is not asked.
+        """
         try:
-            rule = self._rule(order)
+            upstream = await self._rule(order).lane.acquire(order.allow, fresh=fresh)
+            if isinstance(upstream, Deny):
+                return upstream
+            try:
+                return _claim(order, upstream, self._rule(order))
+            except SecretUnavailable:
+                upstream.stream.close()
+                raise
         except SecretUnavailable as error:
             return Deny(Reason.SECRET_UNAVAILABLE, order.allow.target, order.allow.rule, str(error))
-        upstream = await rule.lane.acquire(order.allow, fresh=fresh)
-        return upstream if isinstance(upstream, Deny) else _claim(order, upstream, rule)
 
     def claim_kept(self, order: Order) -> Claim | None:
         """The same where nothing has to be waited for; None changes nothing."""
@@ -110,16 +118,24 @@ class Forwarder:
         """Undo `claim_kept`."""
         claim.lane.put_back(claim.upstream)
 
-    def exchange(self, claim: Claim, client: SocketStream, on_end: Callable[[Forwarded], None]) -> Exchange:
-        """To be started. Whatever happens to it then, ``on_end`` is told once, perhaps at once."""
+    def forget(self) -> None:
+        """The settings are new: keep nothing that was made of the secrets before."""
+        self._rules.clear()
+
+    def exchange(self, claim: Claim, client: SocketStream, on_end: OnEnd) -> Exchange:
+        """To be started. Whatever happens to it then, ``on_end`` is told once, and calls `ended`."""
         recording = Recording() if self._recorder else None
-
-        def end(exchange: Exchange, how: ExchangeEnd) -> None:
-            on_end(self._ended(claim, exchange, how, recording))
-
         return Exchange(
-            client, claim.upstream, claim.order, claim.head, claim.forms, self._limits, recording, end
+            client, claim.upstream, claim.order, claim.head, claim.forms, self._limits, recording, on_end
         )
+
+    def ended(self, claim: Claim, exchange: Exchange, end: ExchangeEnd) -> Forwarded:
+        """Keep the upstream or close it, and say what is to become of the client."""
+        try:
+            return self._ended(claim, exchange, end)
+        except BaseException:
+            claim.upstream.stream.abort()
+            raise
 
     def _rule(self, order: Order) -> _Rule:
         """Raises SecretUnavailable."""
@@ -132,9 +148,7 @@ class Forwarder:
             self._rules[order.route.name] = rule
         return rule
 
-    def _ended(
-        self, claim: Claim, exchange: Exchange, end: ExchangeEnd, recording: Recording | None
-    ) -> Forwarded:
+    def _ended(self, claim: Claim, exchange: Exchange, end: ExchangeEnd) -> Forwarded:
         upstream = claim.upstream
         is_repeatable = self._is_repeatable(claim, end)
         if end.is_whole:
@@ -154,7 +168,7 @@ class Forwarder:
             exchange.received_bytes,
             end.deny,
             is_repeatable,
-            end.fault or (None if is_repeatable else self._record(claim.order, recording)),
+            end.fault or self._record(claim.order, exchange.recording),
         )
 
     def _is_repeatable(self, claim: Claim, end: ExchangeEnd) -> bool:

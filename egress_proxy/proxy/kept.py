@@ -16,9 +16,11 @@ from egress_proxy.core.request import HEAD_END, RequestError, parse_head
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import allowed_event
 from egress_proxy.proxy.connection import After, Connection
+from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.forward import Claim, ClientAfter, Forwarded
 from egress_proxy.proxy.injected import Admitted, Refused, admit, ended_event
+from egress_proxy.proxy.order import ExchangeEnd
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.stream import StreamReset
 
@@ -109,11 +111,11 @@ class KeptClients:
         """The request, if it is a common one that is allowed. None changes nothing."""
         if len(raw) > self._parts.limits.head_bytes or self._is_draining():
             return None
+        connection.request_id = self._parts.new_id()
         try:
             head = parse_head(raw)
         except RequestError:
             return None
-        connection.request_id = self._parts.new_id()
         admitted = admit(connection.request_id, head, connection.inside, connection.peer, self._parts)
         return None if isinstance(admitted, Refused) else admitted
 
@@ -132,10 +134,10 @@ class KeptClients:
             return
         allowed = [
             allowed_event(
-                one.claim.order.request_id,
+                one.admitted.order.request_id,
                 one.connection.peer,
                 one.admitted.access,
-                one.claim.order.allow,
+                one.admitted.order.allow,
                 None,
             )
             for one in due
@@ -149,7 +151,11 @@ class KeptClients:
             self._fail_all(due, error)
         else:
             for one in due:
-                self._send(one)
+                try:
+                    self._send(one)
+                except Exception as error:
+                    one.claim.upstream.stream.abort()
+                    self._fail(one.connection, error)
 
     def _stands(self, due: _Due) -> bool:
         """Whether its client is still here and nothing was swapped since; else it is dealt with."""
@@ -165,12 +171,19 @@ class KeptClients:
 
     def _send(self, due: _Due) -> None:
         connection = due.connection
-        on_end = functools.partial(self._on_end, connection, due.admitted, self._loop.time())
+        on_end = functools.partial(self._on_end, due, self._loop.time())
         connection.exchange = self._parts.forwarder.exchange(due.claim, connection.stream, on_end)
         connection.exchange.start()
 
-    def _on_end(self, connection: Connection, admitted: Admitted, started_at: float, done: Forwarded) -> None:
-        connection.exchange = None
+    def _on_end(self, due: _Due, started_at: float, exchange: Exchange, end: ExchangeEnd) -> None:
+        due.connection.exchange = None
+        try:
+            done = self._parts.forwarder.ended(due.claim, exchange, end)
+            self._go_on(due.connection, due.admitted, started_at, done)
+        except Exception as error:
+            self._fail(due.connection, error)
+
+    def _go_on(self, connection: Connection, admitted: Admitted, started_at: float, done: Forwarded) -> None:
         if done.is_repeatable:
             self._leave(connection)
             self._start(connection, functools.partial(connection.forward_anew, admitted, started_at))

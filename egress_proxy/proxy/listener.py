@@ -155,8 +155,8 @@ class Intake:
         for task, connection in list(self._running.items()):
             if not chosen(connection):
                 continue
+            connection.ended_by = cause
             if connection.exchange is not None:
-                connection.is_unwanted = True
                 connection.exchange.cut(cause)  # its task writes that down, and ends
             else:
                 task.cancel()

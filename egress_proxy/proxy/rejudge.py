@@ -7,6 +7,7 @@ from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.policy import decide
 from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.order import Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -14,6 +15,17 @@ from egress_proxy.proxy.tunnel import TunnelFacts
 def is_known(client: Client, parts: Parts) -> bool:
     """Whether there still is such a client: a sandbox that lives, or one whose token is in force."""
     return client.id in parts.sandboxes.living or parts.in_force.clients.knows(client)
+
+
+def order_is_void(access: Access, order: Order, parts: Parts) -> Deny | None:
+    """Why an injected request that waited for its upstream may not go out any more; None while it may.
+
+    Only the very rule that admitted it counts: one of the same name can lead elsewhere, with another secret.
+    """
+    decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+    if isinstance(decision, Allow) and decision.route == order.route:
+        return None
+    return decision if isinstance(decision, Deny) else Deny(Reason.INJECT_OTHER_TARGET, access.target)
 
 
 def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None:

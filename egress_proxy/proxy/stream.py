@@ -38,8 +38,8 @@ class Stream(Protocol):
     on_room: Callable[[], None]
     """Called when what was given has gone out, or never will (`is_broken`)."""
 
-    def take(self) -> bytes | None:
-        """The next bytes, some READ_BYTES at most; empty at the end, None when there is nothing yet.
+    def take(self, limit_bytes: int | None = None) -> bytes | None:
+        """The next bytes, of one read of READ_BYTES or less; empty at the end, None while there is nothing.
 
         Raises StreamReset, StreamTruncated.
         """
@@ -167,11 +167,11 @@ class SocketStream:
         except OSError as error:
             raise StreamReset from error
 
-    def take(self) -> bytes | None:
+    def take(self, limit_bytes: int | None = None) -> bytes | None:
         if self._unread:
             return self.take_unread()
         try:
-            return self.sock.recv(READ_BYTES)
+            return self.sock.recv(limit_bytes or READ_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:

@@ -12,6 +12,8 @@ from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
 
 # What one record holds at most (RFC 8446 5.1).
 _RECORD_BYTES = 16_384
+# A key update is answered in some 30 bytes, and there is one for millions of records.
+_REPLIES_LIMIT_BYTES = 4_096
 # A server sends a few tickets, in one piece as a rule.
 _READS_OF_TICKETS = 4
 
@@ -23,7 +25,7 @@ class TlsFailed(Exception):
 class TlsStream:
     """One TLS connection. Make it with `connect`."""
 
-    __slots__ = ("_below", "_ending", "_incoming", "_outgoing", "_tls")
+    __slots__ = ("_below", "_ending", "_incoming", "_outgoing", "_tls", "_unread_bytes")
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class TlsStream:
     ) -> None:
         self._below = below
         self._ending: StreamReset | StreamTruncated | bytes | None = None  # told once all before it is taken
+        self._unread_bytes = 0  # replies of TLS itself that the peer has not taken in
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         # Set by Python where it is built against OpenSSL 3 (Debian's is): a cut answer would look complete.
@@ -76,9 +79,9 @@ class TlsStream:
         """What a later connection can resume; with TLS 1.3 it comes with or before the first answer."""
         return self._tls.session
 
-    def take(self) -> bytes | None:
+    def take(self, limit_bytes: int | None = None) -> bytes | None:
         if self._ending is None and not self._is_holding():
-            arrived = self._below.take()
+            arrived = self._below.take(limit_bytes)
             if arrived is None:
                 return None
             if arrived:
@@ -149,8 +152,18 @@ class TlsStream:
             self._ending = StreamTruncated() if _is_cut(error) else StreamReset()
             self._ending.__cause__ = error
         if self._outgoing.pending:
-            self._below.give(self._outgoing.read())  # a key update is answered (RFC 8446 4.6.3)
+            self._reply()
         return records[0] if len(records) == 1 else b"".join(records)
+
+    def _reply(self) -> None:
+        """Answer a key update (RFC 8446 4.6.3); not without end to a peer that takes none of it in."""
+        self._unread_bytes = self._unread_bytes + self._outgoing.pending if self._below.is_clogged() else 0
+        try:
+            if self._unread_bytes > _REPLIES_LIMIT_BYTES:
+                raise StreamReset
+            self._below.give(self._outgoing.read())
+        except StreamReset as error:
+            self._ending = self._ending or error  # what was read before it is still good
 
     def _end(self) -> bytes | None:
         if isinstance(self._ending, Exception):

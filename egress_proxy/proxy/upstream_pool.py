@@ -1,6 +1,6 @@
 """Connections to the upstreams of inject rules: verified TLS, kept alive, handed out only while alive.
 
-A connection carries the requests of one rule only. Nothing is sent here. Next: outbound.py (opens them),
+A connection carries the requests of one rule only. No request is sent here. Next: outbound.py (opens them),
 forward.py (uses them).
 """
 

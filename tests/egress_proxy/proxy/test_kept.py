@@ -26,7 +26,9 @@ from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy import injected, listener
 from egress_proxy.proxy.answering import Answering
 from egress_proxy.proxy.connection import Connection
-from egress_proxy.proxy.forward import Claim, Forwarded, Forwarder
+from egress_proxy.proxy.exchange import Exchange, OnEnd
+from egress_proxy.proxy.forward import Claim, Forwarder
+from egress_proxy.proxy.order import ExchangeEnd
 from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.stream import SocketStream
 from tests.conftest import Start
@@ -581,14 +583,12 @@ def test_a_sandbox_that_ends_right_after_an_exchange_keeps_no_connection(
         settled(port)
     exchange = Forwarder.exchange
 
-    def exchange_and_end(
-        self: Forwarder, claim: Claim, client: SocketStream, on_end: Callable[[Forwarded], None]
-    ) -> object:
-        def end(done: Forwarded) -> None:
-            on_end(done)
+    def exchange_and_end(self: Forwarder, claim: Claim, client: SocketStream, on_end: OnEnd) -> object:
+        def hear(over: Exchange, end: ExchangeEnd) -> None:
+            on_end(over, end)
             port.intake.end_client(SANDBOX)
 
-        return exchange(self, claim, client, end)
+        return exchange(self, claim, client, hear)
 
     monkeypatch.setattr(Forwarder, "exchange", exchange_and_end)
     caller.send("GET")
@@ -803,7 +803,7 @@ def test_a_thousand_exchanges_leave_nothing_behind_even_without_the_collector(
             assert caller.ask("GET").status == 200
             assert caller.ask("POST", body=b"x" * 1000).status == 200
         port.log.wait_for(Ended, 1002)
-        assert objects_of_ours() - before == Counter()
+        eventually(lambda: objects_of_ours() - before == Counter(), what="the last one's to go")
         assert port.call(lambda: len(port.loop._scheduled)) <= timers + 2  # type: ignore[attr-defined]
     finally:
         gc.enable()
