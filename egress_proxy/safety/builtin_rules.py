@@ -1,12 +1,13 @@
 """All built-in rules, in the order in which they are reported, and those for lines not read whole.
 
-Data only. Next: rules_files.py, rules_git.py, rules_stores.py, rules_access.py, rules_system.py,
-rules_windows.py.
+Data only. Next: rules_files.py, rules_disks.py, rules_git.py, rules_stores.py, rules_access.py,
+rules_system.py, rules_windows.py.
 """
 
 from egress_proxy.safety.pattern import Rule, View
 from egress_proxy.safety.rule_parts import rule
 from egress_proxy.safety.rules_access import ACCESS_RULES
+from egress_proxy.safety.rules_disks import DISK_RULES
 from egress_proxy.safety.rules_files import FILE_RULES
 from egress_proxy.safety.rules_git import GIT_RULES
 from egress_proxy.safety.rules_stores import STORE_RULES
@@ -36,6 +37,7 @@ LIMIT_RULES = {
 
 BUILTIN_RULES: tuple[Rule, ...] = (
     *FILE_RULES,
+    *DISK_RULES,
     *GIT_RULES,
     *STORE_RULES,
     *ACCESS_RULES,

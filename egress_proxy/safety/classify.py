@@ -19,6 +19,9 @@ from egress_proxy.safety.syntax import PARSED_BYTES
 from egress_proxy.safety.values import UNKNOWN, Command
 from egress_proxy.safety.windows import read_windows_line
 
+_IF_EMPTY = ", where what is not known before it runs is empty"
+# `chown -R root "$pkg/usr"`, `mv "$dir/$x" y`: everyday work on copies, and no accident that is known.
+_NOT_SUPPOSED = frozenset({"mv_root", "chmod_777_root", "rsync_delete_root"})
 _SHOWN = 120  # characters of a text in an explanation
 
 
@@ -34,6 +37,11 @@ class Match:
 
     rule: Rule
     text: str
+    is_supposed: bool = False  # only where what is not known in the line is empty
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.WARNING if self.is_supposed else Severity(self.rule.pattern.severity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class Classification(Mapping[str, object]):
     def explain(self) -> str:
         """One line for each rule; a word when none matched."""
         lines = [
-            f"{m.rule.pattern.severity}: {m.rule.id}: {m.rule.pattern.description} [{m.text}]"
+            f"{m.severity}: {m.rule.id}: {m.rule.pattern.description}{_IF_EMPTY * m.is_supposed} [{m.text}]"
             for m in self.matches
         ]
         return "\n".join(lines) or "safe: no rule matched"
@@ -93,16 +101,18 @@ class _Judgement:
 
     def _judge(self, reading: Reading, line: str) -> None:
         self._commands(reading.commands)
+        self._commands(reading.supposed, is_supposed=True)
         for limit in sorted(reading.limits):
             if limit is not Limit.BROKEN or any(command.words for command in reading.commands):
                 self._limited(limit, line)
 
-    def _commands(self, commands: Iterable[Command]) -> None:
+    def _commands(self, commands: Iterable[Command], is_supposed: bool = False) -> None:
         for command in commands:
-            self._look(command.text, View.COMMAND)
-            self._look(shape_of(command), View.SHAPE, command.text)
+            text = command.text
+            self._look(text, View.COMMAND, is_supposed=is_supposed)
+            self._look(shape_of(command), View.SHAPE, text, is_supposed)
             for effect in command.effects:
-                self._look(effect, View.EFFECT, f"{command.text} ({effect})")
+                self._look(effect, View.EFFECT, f"{text[:_SHOWN]} ({effect})", is_supposed)
 
     def _limited(self, rule_id: str, line: str) -> None:
         """The text is judged as it stands, mentions included: better a question too many."""
@@ -112,16 +122,17 @@ class _Judgement:
         if rule_id != Limit.BROKEN:
             self._look(line, View.ROUGH)
 
-    def _look(self, text: str, view: View, shown: str | None = None) -> None:
+    def _look(self, text: str, view: View, shown: str | None = None, is_supposed: bool = False) -> None:
         for rule in self._rules.matching(text, view, self._platform):
-            if rule.id not in self._found:
-                self._found[rule.id] = Match(rule, _shown(shown or text))
+            counts = not is_supposed or (rule.pattern.severity == "critical" and rule.id not in _NOT_SUPPOSED)
+            if counts and rule.id not in self._found:
+                self._found[rule.id] = Match(rule, _shown(shown or text), is_supposed)
 
     def _graded(self) -> Classification:
-        matches = sorted(self._found.values(), key=lambda match: match.rule.pattern.severity)
+        matches = sorted(self._found.values(), key=lambda match: match.severity)
         if not matches:
             return Classification(Severity.SAFE)
-        return Classification(Severity(matches[0].rule.pattern.severity), tuple(matches))
+        return Classification(matches[0].severity, tuple(matches))
 
 
 def _shown(text: str) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from egress_proxy.safety.make_rules import MAX_LINES
 
+# Nothing is given back: many blanks would be tried in each way that they can be parted.
 _BANG = re.compile(
-    r"[\s:+\\]*(?:(?:silent|sil|keepjumps|noautocmd|exe|execute|norm|normal|call|shell)!?[\s:\"']+)*"
-    r"(?:%|[\d.$,'+-]+)?\s*(?:r|read|w|write)?\s*!(.+)",
+    r"[\s:+\\]*+(?:(?:silent|sil|keepjumps|noautocmd|exe|execute|norm|normal|call|shell)!?[\s:\"']++)*+"
+    r"(?:%|[\d.$,'+-]++)?\s*+(?:r|read|w|write)?\s*+!(.+)",
     re.DOTALL,
 )
-_TERMINAL = re.compile(r"[\s:+]*(?:te|term|terminal|shell|sh)\s+(.+)", re.DOTALL)
+_TERMINAL = re.compile(r"[\s:+]*(?:te|term|terminal|shell|system|sh)\s+(.+)", re.DOTALL)
 _QUOTED = re.compile(r"[\s:+]*(?:silent!?\s+)?exe(?:cute)?\s")
 
 

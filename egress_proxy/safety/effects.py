@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from egress_proxy.safety.quoting import path_of
 from egress_proxy.safety.sed_script import Write, parts_of, sed_scripts
-from egress_proxy.safety.values import UNKNOWN, Content, Memory, Origin, Word, names
+from egress_proxy.safety.values import EMPTY, UNKNOWN, Content, Memory, Origin, Word, names
 
 # Names that a pattern in command position is tried against.
 RISKY = names(
@@ -19,11 +19,11 @@ _SECRET = re.compile(
     r"(?:^|/)\.(?:ssh/(?:id_\w+|[^/]*key)$|aws/credentials|netrc|npmrc|pypirc|git-credentials|pgpass|gnupg/|kube/config|"
     r"docker/config\.json|vault-token|azure/|config/gcloud/|config/gh/hosts|bash_history|zsh_history)|"
     r"(?:^|/)\.env(?:\.\w+)?$|^/etc/g?shadow|(?:^|/)id_(?:rsa|ed25519|ecdsa|dsa)$|\.(?:pem|p12|pfx|key|kdbx)$|"
-    r"(?:^|/)\.(?:ssh|gnupg|aws|kube|password-store)/?$|^/etc/passwd$|^/proc/(?:self|\d+)/environ$|(?:^|/)(?:credentials|secrets?)\.(?:json|ya?ml|txt|toml|ini)$"
+    r"(?:^|/)\.(?:ssh|gnupg|aws|kube|password-store)(?:/\*?)?$|^/etc/passwd$|^/proc/(?:self|\d+)/environ$|(?:^|/)(?:credentials|secrets?)\.(?:json|ya?ml|txt|toml|ini)$"
 )
 _SENDERS = names(
     "curl wget nc ncat netcat telnet ftp sftp scp rsync socat http https mail mailx sendmail mutt "
-    "aws gsutil rclone dig nslookup host ping s3cmd ssh openssl xh curlie tftp lftp"
+    "aws gsutil rclone dig nslookup host ping s3cmd ssh openssl xh curlie tftp lftp gh glab croc wormhole"
 )
 # What prints the files that it is given.
 READERS = names(
@@ -46,8 +46,8 @@ _SQL = {
     "bq": (),
     "influx": ("-execute",),
     "sqlite3": (),
-    "redis-cli": (),
-    "valkey-cli": (),
+    "redis-cli": ("-e",),  # its words are no statements, what flows in is
+    "valkey-cli": ("-e",),
 }
 _MAX_STATEMENTS = 128
 # An open text or comment goes on to the end: tried at each place, it would take quadratic time.
@@ -71,7 +71,7 @@ def effects_of(program: str, words: Sequence[Word], stdin: Content, memory: Memo
     """``words`` without the program's name."""
     for path, _ in writes_of(program, words, stdin):
         yield f"write {path_of(path, memory.folder)}"
-    if program in _SENDERS and _sends_secret(program, words, stdin):
+    if program in _SENDERS and _sends_secret(program, words, stdin, memory):
         yield "send secret"
     if program in _SQL:
         yield from _statements(program, [word.text for word in words], stdin)
@@ -106,7 +106,7 @@ def unpacks_download(program: str, words: Sequence[Word], stdin: Content, memory
     return any(content is not None and Origin.DOWNLOAD in content.origin for content in (stdin, *files))
 
 
-def _sends_secret(program: str, words: Sequence[Word], stdin: Content) -> bool:
+def _sends_secret(program: str, words: Sequence[Word], stdin: Content, memory: Memory) -> bool:
     if Origin.SECRET in stdin.origin or any(Origin.SECRET in word.origin for word in words):
         return True
     texts = [word.text for word in words]
@@ -117,8 +117,13 @@ def _sends_secret(program: str, words: Sequence[Word], stdin: Content) -> bool:
             text for index, text in enumerate(texts[:-1]) if index not in keys and not _REMOTE.match(text)
         ]
         return remote and any(is_secret(text) or text.rstrip("/").endswith(".ssh") for text in local)
+    if program in ("gh", "glab", "croc", "wormhole"):
+        return bool({"gist", "snippet", "send", "upload"} & set(texts)) and any(map(is_secret, texts))
+    if program in ("ftp", "lftp"):
+        return any(map(is_secret, texts))
     if program in ("curl", "wget", "http", "https", "xh"):
-        return any(is_secret(path) for path in _uploads(texts))
+        files = [(path, memory.files.get(path_of(path, memory.folder), EMPTY)) for path in _uploads(texts)]
+        return any(is_secret(path) or Origin.SECRET in content.origin for path, content in files)
     return False
 
 
@@ -126,7 +131,7 @@ def _uploads(texts: Sequence[str]) -> Iterator[str]:
     """Files whose content is sent."""
     for index, text in enumerate(texts):
         before = texts[index - 1] if index else ""
-        if before in ("-T", "--upload-file"):
+        if before in ("-T", "--upload-file", "--post-file", "--body-file"):
             yield text
         if "@" in text and before in (
             "-d",
@@ -166,9 +171,15 @@ def writes_of(program: str, words: Sequence[Word], stdin: Content) -> Iterator[t
             yield from ((path, Content(UNKNOWN)) for path in operands)
         case _ if program in _OUTPUT_OPTIONS:
             yield from ((path, Content(UNKNOWN)) for path in _after(texts, _OUTPUT_OPTIONS[program]))
+        case "tar" | "bsdtar" | "zip" | "7z":
+            yield from _archived(program, texts, operands)
+        case "ddrescue":
+            yield from ((path, Content(UNKNOWN)) for path in operands[1:])
         case "qemu-img" | "bmaptool":
             yield from ((path.removeprefix("of="), Content(UNKNOWN)) for path in operands[-1:])
             yield from ((text[3:], Content(UNKNOWN)) for text in texts if text.startswith("of="))
+        case "wipefs" if not any(re.match(r"-\w*[ao]|--all|--offset", text) for text in texts):
+            pass
         case "truncate" | "shred" | "wipefs" | "blkdiscard" | "fallocate":
             yield from ((path, Content(UNKNOWN)) for path in operands)
         case "mkfifo" | "mknod":  # the other end is usually a connection
@@ -177,6 +188,18 @@ def writes_of(program: str, words: Sequence[Word], stdin: Content) -> Iterator[t
             yield from ((path, Content(UNKNOWN, Origin.DOWNLOAD)) for path in _saved(program, texts))
         case _ if program in _COPIERS:
             yield from _copied(texts, operands)
+
+
+def _archived(program: str, texts: Sequence[str], operands: Sequence[str]) -> Iterator[tuple[str, Content]]:
+    """An archive that is made holds secrets where one of its files is one."""
+    at = 1 if program != "zip" and len(operands) > 1 else 0
+    if program in ("tar", "bsdtar"):
+        if len(texts) < 2 or not re.fullmatch(r"-?\w*c\w*f|-?f\w*c\w*", texts[0]):
+            return
+        operands, at = texts, 1
+    if len(operands) > at:
+        origin = Origin.SECRET if any(map(is_secret, operands[at + 1 :])) else Origin.NONE
+        yield operands[at], Content(UNKNOWN, origin)
 
 
 def _after(texts: Sequence[str], options: Sequence[str]) -> Iterator[str]:
@@ -190,7 +213,7 @@ def _saved(program: str, texts: Sequence[str]) -> Iterator[str]:
     named, folder = False, ""
     for index, text in enumerate(texts):
         following = texts[index + 1] if index + 1 < len(texts) else ""
-        if text in ("-P", "--directory-prefix", "--output-dir"):
+        if text in ("-P", "--directory-prefix", "--output-dir") or (program == "aria2c" and text == "-d"):
             folder = following.rstrip("/") + "/"
         is_remote_name = (
             program == "curl" and text.startswith("-") and not text.startswith("--") and "O" in text
@@ -200,7 +223,7 @@ def _saved(program: str, texts: Sequence[str]) -> Iterator[str]:
         bundle = re.fullmatch(r"-[a-zA-Z]*([oO])", text) if not text.startswith("--") else None
         if text in _OUTPUT or bundle:
             named = True
-            yield following
+            yield folder + following if program == "aria2c" else following
         elif text.startswith(("--output=", "--output-document=")):
             named = True
             yield text.partition("=")[2]
@@ -216,6 +239,7 @@ def _copied(texts: Sequence[str], operands: Sequence[str]) -> Iterator[tuple[str
             yield texts[index + 1], Content(UNKNOWN)
             return
     if len(operands) > 1:
-        yield operands[-1], Content(UNKNOWN, Origin.FILE)
+        origin = Origin.FILE | (Origin.SECRET if any(map(is_secret, operands[:-1])) else Origin.NONE)
+        yield operands[-1], Content(UNKNOWN, origin)
         name = operands[0].rstrip("/").rpartition("/")[2]
-        yield f"{operands[-1].rstrip('/')}/{name}", Content(UNKNOWN, Origin.FILE)
+        yield f"{operands[-1].rstrip('/')}/{name}", Content(UNKNOWN, origin)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from egress_proxy.safety import filters, searches
 from egress_proxy.safety.effects import READERS, RISKY, effects_of, is_secret, unpacks_download, writes_of
-from egress_proxy.safety.foreign import runs_decoded, shell_texts
+from egress_proxy.safety.foreign import shell_texts
+from egress_proxy.safety.foreign_signs import runs_decoded
+from egress_proxy.safety.grammar_gaps import with_home
 from egress_proxy.safety.inner import (
     Code,
     Inner,
@@ -20,7 +22,7 @@ from egress_proxy.safety.inner import (
     program_of,
 )
 from egress_proxy.safety.quoting import path_of
-from egress_proxy.safety.reading import MAX_INNER_TEXT, MAX_LEVELS, MAX_TEXT_LEVELS, Limit, Reading
+from egress_proxy.safety.reading import MAX_LEVELS, MAX_TEXT_LEVELS, Limit, Reading
 from egress_proxy.safety.values import (
     EMPTY,
     PRINTED,
@@ -94,6 +96,7 @@ class Executor:
             self._deferred += inners
         for inner in inners if program != "trap" else ():
             printed = self._follow(inner, stdin, printed)
+        printed = PRINTED if program == "ssh" and Origin.FILE in printed.origin else printed
         self._remember(program, words[1:], stdin)
         if words[0].text in self._reading.functions:
             printed = self._called(words, stdin)
@@ -177,8 +180,7 @@ class Executor:
     ) -> Content:
         if content.text.strip(UNKNOWN + " \n") == "":
             return PRINTED
-        self._reading.text_length += len(content.text)
-        if self._text_level >= MAX_TEXT_LEVELS or self._reading.text_length > MAX_INNER_TEXT:
+        if self._text_level >= MAX_TEXT_LEVELS or not self._reading.takes(content.text, language):
             self._reading.limits.add(Limit.DEEP)
             return PRINTED
         self._text_level += 1
@@ -188,7 +190,9 @@ class Executor:
         printed = PRINTED
         limits, folder = set(self._reading.limits), self._memory.folder
         for text in (
-            [content.text] if language == "sh" else shell_texts(content.text, language, self._give_up)
+            [with_home(content.text)]
+            if language == "sh"
+            else shell_texts(content.text, language, self._give_up)
         ):
             printed = self._read(text, stdin)
         if language != "sh":
@@ -241,7 +245,7 @@ class Executor:
                     (self.file_content(path_of(p, self._memory.folder)) for p in paths[:_MAX_READ]), EMPTY
                 )
                 return Content(self._memory.counted(read.text), read.origin)
-        if program in _QUIET:
+        if program in _QUIET and words[-1].text != "set":  # alone, it prints all variables
             return EMPTY
         content = filters.printed(program, words[1:], stdin)
         reads_secret = program in READERS and any(is_secret(word.text) for word in words[1:])
@@ -253,9 +257,8 @@ class Executor:
             return EMPTY
         if path.startswith(_SOCKETS):
             return Content(UNKNOWN, Origin.DOWNLOAD)
-        known = self._memory.files.get(path)
-        if known is not None:
-            return known
+        if path in self._memory.files:
+            return self._memory.files[path]
         return Content(UNKNOWN, Origin.FILE | (Origin.SECRET if is_secret(path) else Origin.NONE))
 
     def redirected(self, content: Content, redirects: Sequence[Redirect]) -> None:
@@ -276,12 +279,13 @@ class Executor:
                 folder = operands[0] if operands else "~"
                 self._memory.folder = path_of(folder, self._memory.folder)
             case "set":
-                self._memory.arguments = tuple(
-                    words_of(texts[texts.index("--") + 1 :] if "--" in texts else operands)
-                )
+                given = texts[texts.index("--") + 1 :] if "--" in texts else operands
+                self._memory.arguments = tuple(words_of(given))
             case "read" | "mapfile" | "readarray":
                 for name in operands:
                     self._memory.variables[name] = Content(stdin.text.rstrip("\n"), stdin.origin)
+            case "printf" if texts[:1] == ["-v"] and len(texts) > 2:
+                self._memory.variables[texts[1]] = filters.printed(program, words[2:], EMPTY)
             case "alias":
                 for text in operands:
                     name, _, value = text.partition("=")

@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from egress_proxy.safety.quoting import ansi
-from egress_proxy.safety.values import EMPTY, PRINTED, UNKNOWN, Content, Origin, Word, names
+from egress_proxy.safety.values import EMPTY, PRINTED, UNKNOWN, Content, Origin, Word, names, origin_of
 
-_MAX_SCRIPT = 500  # characters of a sed program: its pattern takes quadratic time
+_MAX_SCRIPT = 500  # characters of a sed program, whose pattern takes quadratic time, and of a set of tr
 MAX_TEXT = 32 * 1024  # `yes | head` and repeated doubling end here
 
 DOWNLOADERS = names(
     "curl wget fetch http https httpie aria2c lynx w3m links elinks xh curlie nc ncat netcat telnet "
-    "ftp tftp gsutil-cat socat openssl-s_client"
+    "ftp tftp get lwp-request wget2 axel gsutil-cat socat openssl-s_client"
 )
 # What passes through these is still what came in, though its text may not be known any more.
 _PASSING = names(
@@ -27,6 +27,13 @@ _PASSING = names(
     "xmllint pup stdbuf"
 )
 _DECODERS = frozenset({"base64", "base32", "xxd", "openssl", "uudecode", "gbase64", "basenc"})
+_ALL = ("*", "*.*")  # patterns that everything matches
+_SECRET_PRINTERS = re.compile(  # what keeps keys, asked for one
+    r"(?:gpg .*--export-secret|security .*find-\w+-password|pass show|op (?:read|item get)|"
+    r"secret-tool lookup|history\b|vault (?:kv get|read)|aws secretsmanager get-secret-value|"
+    r"kubectl .*get secrets?\b)"
+)
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|_KEY$")  # of a variable
 _FORMAT = re.compile(r"%(?:[-+ 0#]*\d*(?:\.\d+)?([sbqdiuxXoc])|(%))")
 _SUBSTITUTE = re.compile(r"s(.)(.*?)\1(.*?)\1([gi]*)", re.DOTALL)
 _AWK_PRINT = re.compile(r'print\s+"((?:[^"\\]|\\.)*)"')
@@ -36,10 +43,12 @@ _RANGE = re.compile(r"(.)-(.)", re.DOTALL)
 def printed(program: str, words: Sequence[Word], stdin: Content) -> Content:
     """``words`` without the program's name."""
     texts = [word.text for word in words]
-    origin = Origin.NONE
-    for word in words:
-        origin |= word.origin
-    if program in ("printenv", "env") and not [text for text in texts if not text.startswith("-")]:
+    origin = origin_of(words)
+    named = [text for text in texts if not text.startswith("-")]
+    is_store = _SECRET_PRINTERS.match(" ".join([program, *texts[:4]])) is not None
+    if is_store or (program == "set" and not texts):
+        return Content(UNKNOWN, Origin.SECRET | Origin.PIPE)
+    if program in ("printenv", "env") and (not named or _SECRET_NAME.search(named[0])):
         return Content(UNKNOWN, Origin.SECRET | Origin.PIPE)
     if program in DOWNLOADERS:
         return Content(UNKNOWN, Origin.DOWNLOAD | Origin.PIPE)
@@ -118,8 +127,10 @@ def _xxd(texts: Sequence[str], stdin: Content) -> str | None:
 
 
 def _tr(texts: Sequence[str], stdin: Content) -> str | None:
+    if not stdin.is_known or any(len(text) > _MAX_SCRIPT for text in texts):
+        return None
     sets = [_RANGE.sub(_spelled, ansi(text)) for text in texts if not text.startswith("-")]
-    if not stdin.is_known or not sets:
+    if not sets:
         return None
     if "-d" in texts:
         return "".join(c for c in stdin.text if c not in sets[0])
@@ -166,7 +177,8 @@ def _found_names(texts: Sequence[str], _stdin: Content) -> str:
         if not text.startswith("-"):
             roots.append(text)
     is_filtered = any(
-        text.startswith(("-name", "-iname", "-path", "-regex", "-mtime", "-size")) for text in texts
+        text.startswith(("-name", "-iname", "-path", "-regex", "-mtime", "-size")) and value not in _ALL
+        for text, value in zip(texts, [*texts, ""][1:], strict=True)
     )
     if is_filtered or not roots:
         return "\n".join(f"{root.rstrip('/')}/found.file" for root in roots or ["."])

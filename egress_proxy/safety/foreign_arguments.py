@@ -46,6 +46,8 @@ class Gathering:
             self._done()
         elif mark == "/" and self._current:
             self._current += "/"
+        elif mark == "$" and self._current:  # awk's `"rm " $1`
+            self._current += UNKNOWN
         self._after = mark
 
     def named(self, token: Token) -> None:

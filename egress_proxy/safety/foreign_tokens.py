@@ -42,7 +42,9 @@ class Token:
     @property
     def last(self) -> str:
         """`os.system` → system."""
-        return re.split(r"\.|::|->", self.text)[-1].lstrip("$@%")
+        if self.text.isidentifier():  # most are: this is asked often
+            return self.text
+        return self.text.rpartition(".")[2].rpartition("::")[2].rpartition("->")[2].lstrip("$@%")
 
 
 def tokens_of(code: str, language: str) -> list[Token]:

@@ -1,14 +1,33 @@
 """What git runs besides itself: aliases, hooks, pagers and editors given on the line, `!` texts, transports.
 
-Next: special_wrappers.py (the other wrappers with ways of their own), wrapper_table.py (keys).
+Next: special_wrappers.py (the other wrappers with ways of their own).
 """
 
 from collections.abc import Iterator, Sequence
 
 from egress_proxy.safety.inner import Code, Inner, Words
 from egress_proxy.safety.values import Content, Word, words_of
-from egress_proxy.safety.wrapper_table import GIT_COMMAND_KEYS
 
+# Keys of git's settings, in lower case, whose value git runs.
+GIT_COMMAND_KEYS = (
+    "core.pager",
+    "core.editor",
+    "core.sshcommand",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.askpass",
+    "sequence.editor",
+    "diff.external",
+    "gpg.program",
+    "pager.",
+    "filter.",
+    "difftool.",
+    "mergetool.",
+    "credential.helper",
+    "uploadpack.packobjectshook",
+    "interactive.difffilter",
+    "merge.",
+)
 # Verb -> options whose value a shell is given.
 _VERB_OPTIONS: dict[str, tuple[str, ...]] = {
     "rebase": ("--exec", "-x"),

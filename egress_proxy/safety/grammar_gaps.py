@@ -9,17 +9,37 @@ _COMMENT = re.compile(r"(?:^|\s)#")
 # The grammar takes `$IFS/` for a dollar and a word, and a line end before a backslash for a blank.
 _QUOTED_NAME = re.compile(r"(?m)(^[ \t]*)\\(?=[\w./])")
 # …and no braces that are expanded in the place of a name.
-_BRACES_FIRST = re.compile(r"((?:^|[;&|(\n`]|\b(?:then|do|else)\s)[ \t]*)(?=\{[^\s{},;]*,[^\s;]*\})")
+_BRACES_FIRST = re.compile(r"((?:^|[;&|(\n`]|\b(?:then|do|else)\s)[ \t]*)(?=\{[^\s{},;]*,)")
 _IFS = re.compile(r"\$IFS\b")
 # …and loses a dash that stands alone before a here-document.
 _LONE_DASH = re.compile(r"(?<=[ \t])-(?=[ \t]*<<)")
+# What is written to a command flows into it.
+_INTO_COMMAND = re.compile(r"(?<![>&\d])>[ \t]+>\(([^()]*)\)")
+# …and takes the number in `sh 0< f` for a word.
+_INPUT_NUMBER = re.compile(r"(?<=[\s;&|])0(?=<[^(<])")
+# …and finds no end of a backquote in a backquote.
+_BACKQUOTES = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_QUOTED_HOME = re.compile(r"([\"'])~(?=[\"'/])")
 _PARENTHESIS = re.compile(r"[()]")
 
 
+def with_home(text: str) -> str:
+    """A text made in this line, such as `bash -c "rm -rf \\"$HOME\\""`: its tilde was HOME, quotes or not."""
+    return _QUOTED_HOME.sub(r"~\1", text) if "~" in text else text
+
+
 def repaired(text: str) -> str:
-    text = _LONE_DASH.sub(r"\\-", text)
+    text = _INTO_COMMAND.sub(r"| \1", text)
+    if "\\`" in text:
+        text = _BACKQUOTES.sub(_nested, text)
+    text = _INPUT_NUMBER.sub("", _LONE_DASH.sub(r"\\-", text))
     text = _IFS.sub("${IFS}", _QUOTED_NAME.sub(r"\1", parted_subshells(text)))
     return _BRACES_FIRST.sub(r"\1command ", _joined_lines(text))
+
+
+def _nested(found: re.Match[str]) -> str:
+    inner = found[1].replace("\\`", "`")
+    return f"$({inner})" if inner != found[1] else found[0]
 
 
 def parted_subshells(text: str) -> str:

@@ -3,14 +3,18 @@
 Names of programs and languages too. Next: wrappers.py (finds these), execution.py (follows them).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from egress_proxy.safety.values import Content, Origin, Word
+from egress_proxy.safety.values import Content, Word, names, origin_of
 from egress_proxy.safety.wrapper_table import INTERPRETERS, SHELLS
 
-_VERSION = re.compile(r"[\d.]+$")
+_VERSION = "0123456789."  # at the end: no pattern, which would try each of many digits again
+# As package managers of macOS and BSD name GNU's programs, beside the system's own.
+_GNU = names(
+    "grm gmv gcp gdd gln gfind gxargs gchmod gchown gchgrp gshred gnice gtimeout genv gtee gstdbuf gnohup "
+    "gtruncate gsplit gsort gecho gcat gmkfifo gmknod gawk gsed gtar gmake"
+)
 STDIN_NAMES = frozenset({"-", "/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"})
 
 
@@ -50,16 +54,17 @@ Inner = Words | Code | Script | StandardInput
 
 
 def program_of(word: str) -> str:
-    """Base name in lower case, which some disks do not tell apart; without `.exe`."""
+    """Base name in lower case, which some disks do not tell apart; without `.exe` and GNU's `g`."""
     name = word.rstrip("/").rpartition("/")[2].lower()
-    return name.removesuffix(".exe")
+    name = name.removesuffix(".exe")
+    return name[1:] if name in _GNU else name
 
 
 def language_of(program: str) -> str | None:
     """`python3.12` → python. None where the program is no interpreter."""
     if program in SHELLS:
         return "sh"
-    name = _VERSION.sub("", program)
+    name = program.rstrip(_VERSION)
     if name in ("pypy", "py", "pythonw"):
         return "python"
     if name == "nodejs":
@@ -69,7 +74,4 @@ def language_of(program: str) -> str | None:
 
 def joined(words: Sequence[Word]) -> Content:
     """As `eval` and `ssh` read their words: one text."""
-    origin = Origin.NONE
-    for word in words:
-        origin |= word.origin
-    return Content(" ".join(word.text for word in words), origin)
+    return Content(" ".join(word.text for word in words), origin_of(words))

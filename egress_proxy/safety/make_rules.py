@@ -9,7 +9,7 @@ from collections.abc import Iterator
 MAX_LINES = 2_000
 _SHELL_CALL = re.compile(r"\$[({]shell\s+([^)}\n]*)")
 _ASSIGNED = re.compile(r"[\w.]+\s*!=\s*(.*)")
-_ON_ONE_LINE = re.compile(r"[^\t#;=\n][^;=\n]*:[^;=\n]*;(.*)")
+_ON_ONE_LINE = re.compile(r"[^\t#;=:\n][^;=:\n]*:[^;=\n]*;(.*)")
 _WHEN = re.compile(r"[\s\ue000]*(?:@\w+|(?:[\d*,/A-Za-z-]+\s+){4}[\d*,/A-Za-z-]+)\s+(.*)")
 
 

@@ -62,7 +62,7 @@ def joined_word(text: str) -> str:
 def _finished(word: str) -> str:
     if word.startswith(quoted("~")):
         return "./" + unquoted(word)  # a quoted tilde is a file of that name
-    return unquoted(_WHOLE_GLOB.sub(r"\1", word))
+    return unquoted(_WHOLE_GLOB.sub(r"\1", word) if "[" in word else word)
 
 
 def _expand_braces(text: str) -> Iterator[str]:

@@ -10,7 +10,8 @@ from tree_sitter import Node
 
 from egress_proxy.safety.quoting import path_of
 from egress_proxy.safety.syntax import text_of
-from egress_proxy.safety.values import EMPTY, Content, Direction, Memory, Redirect, Word, names
+from egress_proxy.safety.values import EMPTY, Content, Direction, Memory, Redirect, names
+from egress_proxy.safety.vanishing import Fields
 from egress_proxy.safety.words import Words
 
 WORDS = names(
@@ -27,7 +28,7 @@ class Plumbing:
 
     stdin: Content | None = None
     redirects: list[Redirect] = field(default_factory=list)
-    extra: list[Word] = field(default_factory=list)
+    extra: list[Fields] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
 
 
@@ -64,7 +65,7 @@ class Redirections:
             elif child.type == "file_redirect":
                 self._file(child, plumbing)
             elif child.type in WORDS:
-                plumbing.extra += self._words.fields(child)
+                plumbing.extra.append(self._words.readings(child))
             elif child.type not in SKIPPED:
                 plumbing.after.append(child)
         if body is None:
@@ -82,7 +83,7 @@ class Redirections:
         operator = next((child.type for child in node.children if not child.is_named), "")
         # The grammar takes words behind a target for more targets.
         for target in node.children_by_field_name("destination")[1:]:
-            plumbing.extra += self._words.fields(target)
+            plumbing.extra.append(self._words.readings(target))
         path = self.target(node)
         if path.isdigit() or path == "-":
             if operator == "<&":

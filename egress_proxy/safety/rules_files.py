@@ -1,10 +1,18 @@
-"""Built-in rules: files, disks and devices. Data only.
+"""Built-in rules: files. Data only.
 
 Next: rule_parts.py (pieces of patterns), builtin_rules.py (all rules together).
 """
 
 from egress_proxy.safety.pattern import View
-from egress_proxy.safety.rule_parts import ANY, DISK, END, ROOTS, ROUGH_RM, O, W, rule
+from egress_proxy.safety.rule_parts import (
+    ANY,
+    END,
+    ROOTS,
+    ROUGH_RM,
+    O,
+    W,
+    rule,
+)
 
 FILE_RULES = (
     rule(
@@ -45,7 +53,7 @@ FILE_RULES = (
     rule(
         "rm",
         "Removes folders outside the project, everything in this folder, or what is not known before it runs",
-        rf"^(?:rm|srm){O} -r{O} --{W} (?:/[^t ][^ ]*|/t[^m ][^ ]*|~/[^ ]*|\.\.?|\.git|(?:\.\./)+\.?\*?|(?:\.\./)[^ ]*|(?:\./)?\.?\*|{ANY}(?:/\.?\*?)?){END}",
+        rf"^(?:rm|srm){O} -r{O} --{W} (?:/[^t ][^ ]*|/t[^m ][^ ]*|~/[^ ]*|\.\.?|\.git(?:/(?:objects|refs)[^ ]*)?|(?:\.\./)+\.?\*?|(?:\.\./)[^ ]*|(?:\./)?\.?\*|{ANY}(?:/\.?\*?)?){END}",
         "filesystem",
         "warning",
         hits=("rm -rf /opt/app", "rm -rf .git", "rm -rf *", 'rm -rf "$x"', "rm -r ../other"),
@@ -59,20 +67,20 @@ FILE_RULES = (
     ),
     rule(
         "rm_system_file",
-        "Removes a file of the system, or a key",
-        rf"^(?:rm|unlink){O} --{W} (?:/(?:etc|boot|usr|lib|lib64|bin|sbin|dev|var/lib|var/log)/[^ ]+|~/\.(?:ssh|gnupg|aws|kube)/[^ ]+){END}",
+        "Removes a file of the system, a key, or all that a person keeps in a folder",
+        rf"^(?:rm|unlink){O} --{W} (?:/(?:etc|boot|usr|lib|lib64|bin|sbin|dev|srv|var/lib|var/log|var/www)/[^ ]+|~/(?:Documents|Desktop|Pictures|Library)/\*|~/\.(?:ssh|gnupg|aws|kube)/[^ ]+){END}",
         "filesystem",
         "warning",
-        hits=("rm /etc/passwd", "rm -f ~/.ssh/id_rsa"),
+        hits=("rm /etc/passwd", "rm -f ~/.ssh/id_rsa", "rm ~/Documents/*"),
         misses=("rm a.txt", "rm /tmp/etc/passwd"),
     ),
     rule(
         "mv_root",
         "Moves a root or home folder away",
-        rf"^mv(?:{O} --{W} {ROOTS} [^ ]+$|{O} -t{O} -- [^ ]+{W} {ROOTS}{END}|{O} --target[^ ]*=[^ ]+{O} --{W} {ROOTS}{END})",
+        rf"^mv(?:{O} -- {ROOTS}$|{O} --{W} {ROOTS} [^ ]+$|(?: -(?:[^ t-][^ ]*|-[^ t][^ ]*))* --{W} {ROOTS}(?: [^ ]+)+$|{O} -t{O} -- [^ ]+{W} {ROOTS}{END}|{O} --target[^ ]*=[^ ]+{O} --{W} {ROOTS}{END})",
         "filesystem",
         "critical",
-        hits=("mv ~ /dev/null", "mv /* /tmp/x", "mv /etc /old", "mv -t /tmp /etc"),
+        hits=("mv ~ /dev/null", "mv ~ a /tmp", "mv ~/*", "mv /* /tmp/x", "mv /etc /old", "mv -t /tmp /etc"),
         misses=("mv a b", "mv build/* dist/", "mv x /usr/local", "mv -t /opt a b"),
     ),
     rule(
@@ -110,7 +118,7 @@ FILE_RULES = (
     rule(
         "chmod_root",
         "Opens a root or system folder, or a file with passwords, to everybody",
-        rf"^chmod(?:{O} -[rwx]+{O} --{W} (?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$)|{O} --(?: [^ ]+)* [ugoa]*-[rwx]+ (?:[^ ]+ )*(?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$))|^(?:chown|chgrp){O} --{W} /etc/(?:passwd|shadow|sudoers|gshadow)(?: |$)|^chmod{O} --(?: [^ ]+)* (?:0?[0-7]*[2367][0-7]?[2367]|0?[0-7]{{2}}[2367]|[ao]*\+[rx]*w[rx]*|a\+rwx|0?000) (?:[^ ]+ )*(?:/|/\*|/etc|/usr|/bin|/lib|/etc/(?:passwd|shadow|sudoers|gshadow)[^ ]*|~|~/\.ssh[^ ]*)(?: |$)",
+        rf"^chmod{O} -- 0?[0-7]{{2}}[1-7] /etc/g?shadow(?: |$)|^chmod(?:{O} -[rwx]+{O} --{W} (?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$)|{O} --(?: [^ ]+)* [ugoa]*-[rwx]+ (?:[^ ]+ )*(?:/|/(?:bin|sbin|usr|etc|lib)(?:/(?:s?bin|lib))?(?:/\*)?)(?: |$))|^(?:chown|chgrp){O} --{W} /etc/(?:passwd|shadow|sudoers|gshadow)(?: |$)|^chmod{O} --(?: [^ ]+)* (?:0?[0-7]*[2367][0-7]?[2367]|0?[0-7]{{2}}[2367]|[ao]*\+[rx]*w[rx]*|a\+rwx|0{{1,4}}) (?:[^ ]+ )*(?:/|/\*|/etc|/usr|/bin|/lib|/etc/(?:passwd|shadow|sudoers|gshadow)[^ ]*|~|~/\.ssh[^ ]*)(?: |$)",
         "filesystem",
         "critical",
         hits=(
@@ -125,16 +133,16 @@ FILE_RULES = (
     rule(
         "chmod_777",
         "Lets everybody write below a folder",
-        rf"^chmod{O} -R{O} -- (?:0?[0-7]?77[67]|a\+rwx|[ao]+\+w|\+w|0?666) ",
+        rf"^chmod{O} -R{O} -- (?:0?[0-7]?77[67]|a\+rwx|[ao]+\+w|\+w|0?666) |^chmod{O} -- (?:0?[0-7]?[67]{{2}}[67]|[ugoa]*[ao][ugoa]*\+[rx]*w[rx]*) /(?:etc|usr|bin|sbin|lib|lib64|boot|dev)/",
         "filesystem",
         "warning",
-        hits=("chmod -R 777 .", "chmod -R a+rwx data"),
+        hits=("chmod -R 777 .", "chmod -R a+rwx data", "chmod o+w /etc/crontab", "chmod 666 /etc/hosts"),
         misses=("chmod -R 755 .", "chmod 644 x"),
     ),
     rule(
         "setuid",
         "A program with the set-user-ID bit runs as its owner, whoever starts it",
-        rf"^(?:chmod{O} --(?: [^ ]+)* (?:[ugoa]*\+[rwx]*s[rwxs]*|0?[4-7][0-7]{{3}}) |setcap{O} --.* [^ ]*cap_(?:setuid|sys_admin|dac_override))",
+        rf"^(?:chmod{O} --(?: [^ ]+)* (?:[^ ]+,)?(?:[ugoa]*[+=][rwx]*s[rwxs]*(?:,[^ ]+)?|0?[4-7][0-7]{{3}}) |setcap{O} --.* [^ ]*(?:all|cap_(?:setuid|sys_admin|dac_override)))",
         "privilege",
         "critical",
         hits=("chmod +s ./x", "chmod u+s /usr/bin/find", "chmod 4755 x"),
@@ -157,94 +165,6 @@ FILE_RULES = (
         "critical",
         hits=("shred -u ~/.ssh/id_rsa", "shred /etc/shadow"),
         misses=("shred secrets.txt", "ls ~/.ssh/id_rsa"),
-    ),
-    rule(
-        "mkfs",
-        "Makes a new file system: what was on the device is lost",
-        r"^(?:mkfs(?:\.[a-z0-9]+)?|mke2fs|mkdosfs|mkntfs|newfs(?:_[a-z]+)?|mkudffs|mkswap|mkreiserfs|mkisoswap)"
-        + rf"{O} --{W} (?:/dev/|{ANY})",
-        "disk",
-        "critical",
-        rough=r"\bmk(?:fs(?:\.\w+)?|e2fs|swap)\s+(?:\S+\s+)*?/dev/",
-        hits=("mkfs.ext4 /dev/sda", "mkfs -t ext4 /dev/sdb1", "mkswap /dev/sda2"),
-        misses=("man 8 mkfs", "mkfs.ext4 ./disk.img", "mkfs.ext4 --help"),
-    ),
-    rule(
-        "dd_if",
-        "Writes to a whole disk",
-        rf"^(?:write|append) {DISK}",
-        "disk",
-        "critical",
-        view=View.EFFECT,
-        rough=r"(?:\bof=|>\s*)[\"']?/dev/(?:[shv]d[a-z]|nvme|disk\d|mmcblk|xvd)",
-        hits=(
-            "dd if=x of=/dev/sda",
-            "cat x > /dev/sda",
-            "tee /dev/nvme0n1 < x",
-            "cp x.img /dev/sdb",
-            "> /dev/sda",
-        ),
-        misses=(
-            "dd if=/dev/zero of=./img",
-            "dd if=x of=/dev/null",
-            "dd if=/dev/sda of=backup.img",
-            "echo x > /dev/stderr",
-        ),
-    ),
-    rule(
-        "device_write",
-        "Writes to a device that is not known to be harmless, as null, the terminals and /dev/shm are",
-        r"^(?:write|append) /dev/[abdeghijoqvwxyA-Z0-9][^ ]*",
-        "disk",
-        "warning",
-        view=View.EFFECT,
-        hits=("dd if=x of=/dev/3d", "cat x > /dev/video0"),
-        misses=("dd if=x of=/dev/null", "echo x > /dev/stderr", "echo x > /dev/shm/x"),
-    ),
-    rule(
-        "disk_tool",
-        "Removes partitions, volumes, pools or keys of a disk",
-        r"^(?:wipefs.* (?:-a|--all|-af|-o)(?: |$).*|blkdiscard .*|cryptsetup.* (?:luksFormat|luksErase|erase|reencrypt)(?: |$).*|nvme.* (?:format|sanitize|write-zeroes) .*"
-        r"|hdparm.* --(?:security-erase|trim-sector|make-bad-sector).*|sgdisk.* (?:-Z|-o|--zap-all|--zap|--clear|-d|--delete).*|zfs.* destroy .*|zpool.* (?:destroy|labelclear|create) .*"
-        r"|(?:lv|vg|pv)remove .*|(?:pv|vg)create .*/dev/.*|lvreduce .*|mdadm.* --(?:zero-superblock|stop|remove).*|diskutil.* (?:erase\w*|partitionDisk|zeroDisk|secureErase|reformat)(?: |$).*"
-        r"|btrfs.* (?:subvolume\sdelete|device\sdelete|subvolume delete|device delete).*|badblocks.* -w.*|sg_format .*|fdformat .*|parted.* (?:rm|mklabel|mkpart) .*|ddrescue.* --force.*|scrub .*)",
-        "disk",
-        "critical",
-        hits=(
-            "wipefs -a /dev/sda",
-            "cryptsetup luksFormat /dev/sda2",
-            "zfs destroy -r tank/data",
-            "parted /dev/sda rm 1",
-            "parted /dev/sda mklabel gpt",
-        ),
-        misses=("wipefs /dev/sda", "zfs list", "cryptsetup status x", "lvs", "nvme list"),
-    ),
-    rule(
-        "partition_table",
-        "Changes the partition table of a disk",
-        r"^(?:sfdisk|fdisk|gdisk|cfdisk|cgdisk|parted|sgdisk)(?: -(?:[^ ldpLVvJFiIsh-]|-(?:no|force|wipe|label|lock|delete))[^ ]*)* -- /dev/",
-        "disk",
-        "critical",
-        hits=("sfdisk /dev/sda < table", "fdisk /dev/sda"),
-        misses=("fdisk -l /dev/sda", "sfdisk -d /dev/sda > t", "parted --list", "sgdisk -p /dev/sda"),
-    ),
-    rule(
-        "umount_root",
-        "Takes the root or a system file system away from what runs",
-        rf"^umount{O} (?:--{W} (?:/|/usr|/home|/var|/boot|~)$|-a)",
-        "disk",
-        "critical",
-        hits=("umount -l /", "umount -a"),
-        misses=("umount /mnt/usb", "mount"),
-    ),
-    rule(
-        "mount",
-        "Changes which file systems are there, or makes one writable",
-        r"^(?:mount(?: -[^ ]*)* -(?:o|-bind|-rbind|-move|t)\b.*|swapoff .*|swapon .*|losetup .*)",
-        "disk",
-        "warning",
-        hits=("mount -o remount,rw /", "swapoff -a"),
-        misses=("mount", "findmnt /"),
     ),
     rule(
         "system_file_write",

@@ -63,7 +63,7 @@ GIT_RULES = (
     rule(
         "git_discard",
         "Throws away changes in the working tree, stashes or branches",
-        rf"^git(?:{O} -- (?:checkout|restore)(?:{W} )(?:\.|\./|:/|\*|\./\*|:/\.)(?: |$)|{O} -f{O} -- (?:checkout|switch)(?: |$)|{O} -- stash (?:clear|drop)(?: |$)|{O} -D{O} -- branch(?: |$)|{O} -d -f{O} -- branch |{O} -f{O} -- worktree remove.*|{O} -d{O} -- update-ref .*|{O} -- rm{W} (?:\.|\*)$)",
+        rf"^git(?:{O} -- (?:checkout|restore)(?:{W} )(?:\.|\./|:/|\*|\./\*|:/\.)(?: |$)|{O} -f{O} -- (?:checkout|switch)(?: |$)|{O} -- stash (?:clear|drop)(?: |$)|{O} -D{O} -- branch(?: |$)|{O} -d -f{O} -- branch |{O} -f{O} -- worktree remove.*|{O} -d{O} -- (?:update-ref|symbolic-ref) .*|{O} -f{O} -- submodule deinit|{O} -(?:a{O} -f|fa|af){O} -- checkout-index|{O} --reset{O} -- read-tree|{O} -- rm{W} (?:\.|\*)$)",
         "git",
         "critical",
         platform="all",
@@ -86,11 +86,15 @@ GIT_RULES = (
     rule(
         "git_history",
         "Rewrites or forgets history",
-        rf"^git(?:{O} -- (?:filter-branch|filter-repo)(?: |$)|{O} -- reflog (?:expire|delete)(?: |$)|{O} --prune(?:=[^ ]*)?{O} -- gc|{O} -- prune(?: |$)|{O} -- replace )",
+        rf"^git(?:{O} -- (?:filter-branch|filter-repo)(?: |$)|{O} -- reflog (?:expire|delete)(?: |$)|{O} --prune(?:=[^ ]*)?{O} -- gc|{O} -- prune(?: |$)|{O} -- replace )|^bfg ",
         "git",
         "critical",
         platform="all",
-        hits=("git reflog expire --expire=now --all", "git filter-branch --tree-filter x HEAD"),
+        hits=(
+            "git reflog expire --expire=now --all",
+            "git filter-branch --tree-filter x HEAD",
+            "bfg --delete-files id_rsa",
+        ),
         misses=("git reflog", "git gc", "git remote prune origin"),
     ),
     rule(
@@ -106,7 +110,7 @@ GIT_RULES = (
     rule(
         "git_config_exec",
         "Makes git run a command of somebody's choice from now on",
-        rf"^git{O} -- config{W} (?:alias\.[^ ]+ !|core\.(?:hooksPath|fsmonitor|sshCommand) |core\.(?:pager|editor) [^ ]*/|credential\.helper |url\..*insteadOf|filter\..*\.(?:clean|smudge) )",
+        rf"^git{O} -- config{W} (?:alias\.[^ ]+ !|(?:core\.(?:hooksPath|fsmonitor|sshCommand)|init\.templateDir) |core\.(?:pager|editor) [^ ]*/|credential\.helper |url\..*insteadOf|filter\..*\.(?:clean|smudge) )",
         "persistence",
         "warning",
         platform="all",
@@ -121,7 +125,7 @@ GIT_RULES = (
     rule(
         "hosting_delete",
         "Deletes a repository, a release or a secret at the hosting service",
-        rf"^(?:gh|glab|hub){O} -- (?:(?:repo|project) (?:delete|archive)|release delete|secret (?:delete|remove))(?: |$)|^(?:gh|glab){O} (?:-XDELETE|--method=DELETE){O} -- api |^(?:gh|glab){O} -- api(?: [^ ]+)* DELETE(?: |$)",
+        rf"^(?:gh|glab|hub){O} -- (?:(?:repo|project) (?:delete|archive)|release delete(?:-asset)?|secret (?:delete|remove))(?: |$)|^(?:gh|glab){O} (?:-XDELETE|--method=DELETE){O} -- api |^(?:gh|glab){O} -- api(?: [^ ]+)* DELETE(?: |$)",
         "git",
         "warning",
         platform="all",

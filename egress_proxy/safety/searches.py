@@ -29,8 +29,12 @@ _MAX_EXECUTED = 16  # commands of one `find`
 
 def found_by(words: Sequence[Word]) -> Iterator[Inner]:
     """What `find` (``words`` without its name) runs; `-delete` is told as the `rm` that it is."""
-    while words and (words[0].text in ("-H", "-L", "-P", "-E", "-x") or words[0].text.startswith("-O")):
-        words = words[1:]
+    start = 0
+    while start < len(words) and (
+        words[start].text in ("-H", "-L", "-P", "-E", "-x") or words[start].text[:2] == "-O"
+    ):
+        start += 1
+    words = words[start:]
     texts = [word.text for word in words]
     ending = _found(texts)
     paths = [f"{root.rstrip('/')}/{ending}" if ending else root for root in _roots(texts)]
@@ -59,7 +63,7 @@ def _found(texts: Sequence[str]) -> str:
     if not is_any and any(
         test.startswith(("-", "!")) and test not in _NO_FILTER and value not in _ALL for test, value in pairs
     ):
-        return "found.file"
+        return ".git" if ("-name", ".git") in pairs else "found.file"
     return "*" if "-type" in tests and "d" not in tests else ""
 
 

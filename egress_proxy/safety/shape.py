@@ -4,6 +4,7 @@ Bundled flags parted, long ones shortened, all sorted; paths without detours; bl
 are tabs. Tables of options, no danger. Next: builtin_rules.py (matches), classify.py.
 """
 
+import fnmatch
 import re
 from collections.abc import Sequence
 
@@ -43,7 +44,9 @@ _GLOBAL_VALUES: dict[str, frozenset[str]] = {
     "gcloud": frozenset({"--project", "--account", "--zone", "--region", "--format"}),
     "npm": frozenset({"--prefix", "-w", "--workspace"}),
     "helm": frozenset({"-n", "--namespace", "--kube-context", "--kubeconfig"}),
-    "redis-cli": frozenset({"-h", "-p", "-a", "-n", "-u", "-s", "--user", "--pass"}),
+    "redis-cli": frozenset(
+        {"-h", "-p", "-a", "-n", "-u", "-s", "-r", "-i", "--user", "--pass", "--cacert", "--cert", "--key"}
+    ),
     "mysql": frozenset({"-h", "-u", "-P", "-S", "-D"}),
     "psql": frozenset({"-h", "-U", "-p", "-d"}),
 }
@@ -59,7 +62,14 @@ _CACHE = re.compile(
     r"(?:~|/root|/home/[^/]+)/(?:\.cache|\.npm/_cacache|\.npm/_logs|\.gradle/caches|\.ccache|\.pnpm-store|\.nuget/packages|"
     r"Library/Caches|go/pkg/mod|\.cargo/registry|\.yarn/cache)(?:/[^*]*)?"
 )
+_SYSTEM = names("bin boot dev etc home lib lib64 root sbin sys usr var")
+_MAX_PATTERN = 32  # fnmatch takes time that grows with the square of a pattern
 _ASKED = frozenset({"sudo", "su", "doas", "pkexec", "sudoedit", "runuser"})
+_DRY = ("--dry-run", "--dryrun", "--simulate", "--no-act")
+# Some of these take `--help` behind an operand for one more operand, or give it to what they run.
+_OPERANDS_FIRST = (
+    _PATHS | _ASKED | names("nsenter chroot capsh machinectl setpriv systemd-run crontab mkswap")
+)
 _BLANK = re.compile(r"\s")
 _SHORTEST_PREFIX = 5  # `--rec` and longer; GNU getopt takes any that is not ambiguous
 
@@ -74,13 +84,22 @@ def shape_of(command: Command) -> str:
     if program == "docker-compose":
         operands.insert(0, "compose")
     if family in _PATHS or family.startswith("mkfs."):
-        operands = [path_of(operand, command.folder) for operand in operands]
+        operands = [_found(path_of(operand, command.folder)) for operand in operands]
     if family == "rm":
         operands = ["cache" if _CACHE.fullmatch(operand) else operand for operand in operands]
     if _is_dry(family, options, operands):
         family += ".dry-run"
     shape = [family, *sorted(set(options)), "--", *operands]
     return " ".join(_BLANK.sub("\t", part) for part in shape)
+
+
+def _found(path: str) -> str:
+    """`/et*`: the system's folder that the pattern finds."""
+    pattern = path[1:]
+    is_pattern = path[:1] == "/" and pattern.strip("*") and any(mark in pattern for mark in "*?[")
+    if not is_pattern or "/" in pattern or len(pattern) > _MAX_PATTERN:
+        return path
+    return next((f"/{name}" for name in sorted(_SYSTEM) if fnmatch.fnmatchcase(name, pattern)), path)
 
 
 def _is_dry(program: str, options: Sequence[str], operands: Sequence[str]) -> bool:
@@ -91,7 +110,12 @@ def _is_dry(program: str, options: Sequence[str], operands: Sequence[str]) -> bo
         return bool({"-S", "--staged"} & set(options)) and not {"-W", "--worktree", "-SW", "-WS"} & set(
             options
         )
-    told = any(o.startswith("--dry-run") and not o.endswith(("=none", "=false")) for o in options)
+    if options == ["--version"] and not operands:
+        return True
+    is_asked = bool({"--help", "-help"} & set(options)) or (program == "aws" and operands[-1:] == ["help"])
+    if is_asked and program not in _OPERANDS_FIRST and not {"run", "exec"} & set(operands[:2]):
+        return True
+    told = any(o.startswith(_DRY) and not o.endswith(("=none", "=false")) for o in options)
     return told or (program in ("git", "rsync") and "-n" in options)
 
 
@@ -119,7 +143,7 @@ def _canonical(program: str, text: str) -> list[str]:
     longs = _LONG.get(program, {})
     if text.startswith("--"):
         return [_shortened(longs, text)]
-    if program in _SPLIT and len(text) > 2:
+    if program in _SPLIT and len(text) > 2 and text not in ("-KILL", "-SIGKILL"):
         letters = (f"-{letter}" for letter in text[1:])
         return [longs.get(letter, letter) for letter in letters]
     return [longs.get(text, text)]

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 
 from tree_sitter import Node
 
+from egress_proxy.safety.assignments import Assignments
 from egress_proxy.safety.execution import Executor
 from egress_proxy.safety.grammar_gaps import repaired
 from egress_proxy.safety.reading import Limit, Reading
 from egress_proxy.safety.redirections import SKIPPED, WORDS, Plumbing, Redirections
+from egress_proxy.safety.suppositions import BothReadings
 from egress_proxy.safety.syntax import Effort, parse, text_of
 from egress_proxy.safety.values import (
     EMPTY,
@@ -22,10 +24,11 @@ from egress_proxy.safety.values import (
     Origin,
     Redirect,
     Word,
+    names,
     without_marks,
 )
+from egress_proxy.safety.vanishing import Fields
 from egress_proxy.safety.words import Words
-from egress_proxy.safety.wrapper_table import COMMAND_VARIABLES
 
 __all__ = ["Limit", "Reading", "read_line"]
 
@@ -33,7 +36,11 @@ _VISITS_OF_A_TEXT = 5  # what reading one more text costs, in nodes
 _MAX_PIECE = 1_000  # of broken text
 _MAX_VALUES = 32  # of a `for` that are followed one by one
 
-_SCANNED = frozenset({"test_command", "unset_command", "arithmetic_expansion", "binary_expression"})
+_SCANNED = frozenset({"test_command", "arithmetic_expansion", "binary_expression"})
+# What is assigned in one of them may not have been, or be gone, behind it.
+_BRANCHES = names(
+    "if_statement while_statement for_statement case_statement subshell pipeline function_definition"
+)
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 
 
@@ -55,20 +62,23 @@ class Walker:
         self._reading = reading
         self._words = Words(reading.memory, self._substituted, self.read)
         self._executor = Executor(reading, self.read)
+        self._both = BothReadings(reading, self._executor)
         self._redirections = Redirections(self._words, reading.memory, self._executor.file_content)
+        self._assignments = Assignments(self._words, reading.memory, self._executor.run_text)
         self._stdin = EMPTY
         self._effort = Effort()
         self._seen: set[tuple[str, str, int]] = set()
         self._plain: dict[str, Callable[[Node, Content], Content]] = {
             "command": self._command,
-            "declaration_command": self._declaration,
+            "declaration_command": self._assignments.declare,
             "for_statement": self._for,
             "function_definition": self._function,
             "list": self._list,
             "pipeline": self._pipeline,
             "redirected_statement": self._redirected,
             "subshell": self._subshell,
-            "variable_assignment": self._assignment,
+            "unset_command": self._unset,
+            "variable_assignment": self._assignments.assign,
         }
 
     def read(self, text: str, stdin: Content = EMPTY) -> Content:
@@ -95,9 +105,7 @@ class Walker:
                 continue
             command = root.named_children[0]
             if command.type == "command":
-                self._execute(
-                    [word for child in command.named_children[1:] for word in self._fields(child)], EMPTY, []
-                )
+                self._execute([self._readings(child) for child in command.named_children[1:]], EMPTY, [])
 
     def _run(self, node: Node, stdin: Content) -> Content:
         if not self._reading.has_room():
@@ -106,7 +114,8 @@ class Walker:
             return EMPTY
         before, self._stdin = self._stdin, stdin
         try:
-            return self._dispatch(node, stdin)
+            with self._reading.memory.branch(node.type in _BRANCHES):
+                return self._dispatch(node, stdin)
         finally:
             self._reading.memory.depth -= 1
             self._stdin = before
@@ -138,8 +147,9 @@ class Walker:
             children = node.named_children
             parts += reversed(children[1:])
             node = children[0]
-        parts.append(node)
-        return self._sequence(parts[::-1], stdin)
+        printed = self._run(node, stdin)
+        with self._reading.memory.branch():
+            return printed + self._sequence(parts[::-1], stdin)
 
     def _pipeline(self, node: Node, stdin: Content) -> Content:
         content = stdin
@@ -149,7 +159,8 @@ class Walker:
 
     def _subshell(self, node: Node, stdin: Content) -> Content:
         folder = self._reading.memory.folder
-        content = self._sequence(node.named_children, stdin)
+        with self._reading.memory.branch():
+            content = self._sequence(node.named_children, stdin)
         self._reading.memory.folder = folder
         return content
 
@@ -172,9 +183,7 @@ class Walker:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is None or body is None:
             return EMPTY
-        text = text_of(body)
-        self._reading.functions[text_of(name)] = text
-        self._reading.note(Command((Word(f"{text_of(name)}()"),), (_self_call(text_of(name), text),)))
+        self._reading.define(text_of(name), text_of(body))
         before, self._reading.memory.arguments = self._reading.memory.arguments, None
         self._run(body, stdin)
         self._reading.memory.arguments = before
@@ -190,38 +199,18 @@ class Walker:
             values = [*values[:_MAX_VALUES], Word(UNKNOWN)]
         for word in values or [Word(UNKNOWN)]:
             if variable is not None:
-                self._reading.memory.variables[text_of(variable)] = Content(word.text, word.origin)
+                self._reading.memory.assign(text_of(variable), Content(word.text, word.origin))
             printed += self._run(body, stdin)
         return printed
 
-    def _assignment(self, node: Node, stdin: Content) -> Content:
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name is None:
-            return EMPTY
-        content = self._value(value) if value is not None else EMPTY
-        if text_of(name) in COMMAND_VARIABLES:
-            self._executor.run_text(content)
-        self._reading.memory.variables[text_of(name).partition("[")[0]] = content
-        return EMPTY
-
-    def _value(self, node: Node) -> Content:
-        if node.type == "array":
-            words = [word for child in node.named_children for word in self._fields(child)]
-            return Content(" ".join(word.text for word in words))
-        return self._words.content(node)
-
-    def _declaration(self, node: Node, stdin: Content) -> Content:
-        """`export`, `local`, …: assignments that look like arguments."""
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                self._assignment(child, stdin)
-            else:
-                self._words.scan(child)
+    def _unset(self, node: Node, stdin: Content) -> Content:
+        self._reading.note(Command((Word("unset"), *self._assignments.unset(node))))
         return EMPTY
 
     def _redirected(self, node: Node, stdin: Content) -> Content:
         body = node.child_by_field_name("body")
-        plumbing = self._redirections.read(node.children_by_field_name("redirect"))
+        own = [child for child in node.named_children if child.type in _REDIRECTS]
+        plumbing = self._redirections.read(own)
         given = plumbing.stdin if plumbing.stdin is not None else stdin
         if body is None:
             return self._execute([], given, plumbing.redirects)
@@ -230,8 +219,9 @@ class Walker:
         else:  # of a list or a pipeline the redirection is the last one's: the grammar does not tell
             folder = self._reading.memory.folder
             content = self._run(body, given)
-            if folder != self._reading.memory.folder:
-                plumbing = self._redirections.read(node.children_by_field_name("redirect"))
+            files = [child for child in own if child.type == "file_redirect"]
+            if folder != self._reading.memory.folder or any("$" in text_of(child) for child in files):
+                plumbing = self._redirections.read(own)
             self._execute([], content, plumbing.redirects)
             self._executor.redirected(content, plumbing.redirects)
         for following in plumbing.after:
@@ -241,20 +231,29 @@ class Walker:
     def _command(self, node: Node, stdin: Content, plumbing: Plumbing | None = None) -> Content:
         if plumbing is None and stdin is EMPTY and self._is_repeated(node):
             return PRINTED
-        words: list[Word] = []
+        read: list[Fields] = []
         own: list[Node] = []
+        end = -1
         for child in node.named_children:
+            if self._reading.memory.is_spent:
+                break
             if child.type == "variable_assignment":
-                self._assignment(child, stdin)
+                with self._reading.memory.branch(node.child_by_field_name("name") is not None):
+                    self._assignments.assign(child)
             elif child.type in _REDIRECTS:
                 own.append(child)
             elif child.type not in SKIPPED:
-                words += self._fields(child)
+                fields = self._readings(child)
+                if child.start_byte == end and read and not text_of(child)[:1].isspace():
+                    read[-1] += fields  # the grammar parts a`b`
+                else:
+                    read.append(fields)
+                end = child.end_byte
         local = self._redirections.read(own)
         given = local.stdin if local.stdin is not None else stdin
         redirects = local.redirects + (plumbing.redirects if plumbing else [])
-        words += local.extra + (plumbing.extra if plumbing else [])
-        return self._execute(words, given, redirects)
+        read += local.extra + (plumbing.extra if plumbing else [])
+        return self._execute(read, given, redirects)
 
     def _is_repeated(self, node: Node) -> bool:
         """The same text was read before, with nothing changed that it could depend on."""
@@ -268,20 +267,17 @@ class Walker:
         self._seen.add(key)
         return is_repeated
 
-    def _execute(self, words: list[Word], stdin: Content, redirects: list[Redirect]) -> Content:
-        return self._executor.execute(words, stdin, redirects)
+    def _execute(self, read: list[Fields], stdin: Content, redirects: list[Redirect]) -> Content:
+        return self._both.execute(read, stdin, redirects)
 
     def _fields(self, node: Node) -> list[Word]:
+        return self._readings(node).words
+
+    def _readings(self, node: Node) -> Fields:
         if node.type == "subshell":  # the grammar takes `! { (…); }` for a command named `{`
             self._run(node, EMPTY)
-            return []
+            return Fields([], [])
         if node.type == "array":
             self._words.scan(node)
-            return []
-        return self._words.fields(node)
-
-
-def _self_call(name: str, body: str) -> str:
-    """A function that starts itself twice in the background: the fork bomb."""
-    squeezed = "".join(body.split())
-    return "fork bomb" if f"{name}|{name}&" in squeezed else "defines"
+            return Fields([], [])
+        return self._words.readings(node)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from egress_proxy.safety.git_commands import git_inners
 from egress_proxy.safety.inner import STDIN_NAMES, Code, Inner, Script, StandardInput, Words, joined
 from egress_proxy.safety.sed_script import Run, parts_of, sed_scripts
-from egress_proxy.safety.values import Content, Word
+from egress_proxy.safety.values import Content, Word, names
 
+_PACKAGE_BINARIES = names("rimraf shx prisma sequelize sequelize-cli knex typeorm")
+_DOT_COMMAND = re.compile(r"\s*\.(?:shell|system)\s+(.+)", re.DOTALL)
 _SSH_COMMAND = re.compile(r"(?i)(?:proxy|local|remote)command[= ]\s*(.+)", re.DOTALL)
 
 
@@ -112,6 +114,30 @@ def _command_query(words: Sequence[Word]) -> Iterator[Inner]:
     yield Code(joined([word for word in words if word.text != "--"]))
 
 
+def _typed(words: Sequence[Word]) -> Iterator[Inner]:
+    """Keys sent to a terminal: a shell is at its other end, most likely."""
+    texts = [word.text for word in words]
+    at = next((i for i, text in enumerate(texts) if text in ("send-keys", "send", "stuff")), len(texts))
+    yield from (Code(Content(text.strip("\n\r"))) for text in texts[at + 1 :] if " " in text)
+
+
+def _package_binary(words: Sequence[Word]) -> Iterator[Inner]:
+    """`yarn NAME`: a package's program. Most names are of scripts, which nobody can know."""
+    if words and words[0].text in _PACKAGE_BINARIES:
+        yield Words(tuple(words))
+
+
+def _rimraf(words: Sequence[Word]) -> Iterator[Inner]:
+    yield Words((Word("rm"), Word("-rf"), *(word for word in words if not word.text.startswith("-"))))
+
+
+def _sqlite(words: Sequence[Word]) -> Iterator[Inner]:
+    for word in words:
+        found = _DOT_COMMAND.match(word.text)
+        if found:
+            yield Code(Content(found[1], word.origin))
+
+
 def _trap(words: Sequence[Word]) -> Iterator[Inner]:
     if len(words) > 1 and not words[0].text.startswith("-"):
         yield Code(Content(words[0].text, words[0].origin))
@@ -146,6 +172,12 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Iterator[Inner]]] = {
     "git": git_inners,
     "eval": _command_query,
     "trap": _trap,
+    "rimraf": _rimraf,
+    "yarn": _package_binary,
+    "pnpm": _package_binary,
+    "screen": _typed,
+    "tmux": _typed,
+    "sqlite3": _sqlite,
     "source": _source,
     ".": _source,
 }

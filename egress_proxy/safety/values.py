@@ -4,7 +4,8 @@ No grammar and no rules here. Next: words.py (text to words), shell.py (walks th
 """
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 UNKNOWN = "\ue000"  # stands where text is not known before the command runs
@@ -14,11 +15,12 @@ MAX_EXPANDED = 64 * 1024
 MAX_VISITS = 3_000
 # Levels of nesting in the tree; each takes about four frames of Python's stack.
 MAX_DEPTH = 64
+MAYBE, MAYBE_END = "\ue001", "\ue002"  # around a text that may be empty, while a word is read
 _QUOTED_AT = 0xE100  # a character that is quoted stands this much higher until a word is done
 _SPECIAL = " \t\n{},*?[]~"
 _QUOTE = {ord(c): chr(_QUOTED_AT + ord(c)) for c in _SPECIAL}
 _UNQUOTE = {_QUOTED_AT + ord(c): c for c in _SPECIAL}
-_OWN = dict.fromkeys((ord(UNKNOWN), *_UNQUOTE), "�")
+_OWN = dict.fromkeys((*map(ord, (UNKNOWN, MAYBE, MAYBE_END)), *_UNQUOTE), "�")
 
 
 def without_marks(text: str) -> str:
@@ -32,7 +34,7 @@ def quoted(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    return text.translate(_UNQUOTE)
+    return text if text.isascii() else text.translate(_UNQUOTE)
 
 
 class Origin(enum.Flag):
@@ -76,6 +78,15 @@ class Word:
     origin: Origin = Origin.NONE
 
 
+def origin_of(words: Iterable[Word]) -> Origin:
+    """Of all together. Joining flags is slow, and most words have none."""
+    origin = Origin.NONE
+    for word in words:
+        if word.origin is not Origin.NONE:
+            origin |= word.origin
+    return origin
+
+
 class Direction(enum.StrEnum):
     READ = "read"
     WRITE = "write"
@@ -109,6 +120,8 @@ class Memory:
     """What earlier parts of the line have left behind for later ones."""
 
     variables: dict[str, Content] = field(default_factory=dict)
+    uncertain: set[str] = field(default_factory=set)  # of ``variables``: may as well be empty
+    assigned: set[str] = field(default_factory=set)  # in this branch
     aliases: dict[str, str] = field(default_factory=dict)
     files: dict[str, Content] = field(default_factory=dict)
     arguments: tuple[Word, ...] | None = None  # None: not known
@@ -130,6 +143,32 @@ class Memory:
     @property
     def is_spent(self) -> bool:
         return self.expanded > MAX_EXPANDED or self.visited > MAX_VISITS
+
+    def assign(self, name: str, content: Content) -> None:
+        self.variables[name] = content
+        self.assigned.add(name)
+        self.uncertain.discard(name)
+
+    @contextmanager
+    def branch(self, is_branch: bool = True) -> Iterator[None]:
+        """What is assigned in here is uncertain behind it."""
+        before, self.assigned = self.assigned, set() if is_branch else self.assigned
+        yield
+        if is_branch:
+            self.uncertain |= self.assigned
+            self.assigned |= before
+
+    def copy(self) -> "Memory":
+        copies = replace(self, variables={**self.variables}, aliases={**self.aliases}, files={**self.files})
+        copies.uncertain = {*self.uncertain}
+        return copies
+
+    def restore(self, earlier: "Memory") -> None:
+        """What was known; not what was spent."""
+        self.variables, self.aliases, self.files = earlier.variables, earlier.aliases, earlier.files
+        self.uncertain = earlier.uncertain
+        self.arguments, self.folder = earlier.arguments, earlier.folder
+        self.is_unpacked = earlier.is_unpacked
 
     def counted(self, text: str) -> str:
         """``text``, as long as there is room for more."""

@@ -35,6 +35,9 @@ _DOWNLOADING = re.compile(
     r"\bcurl\b|\bwget\b|start-bitstransfer"
 )
 _RUNNERS = names("invoke-expression powershell pwsh cmd bash sh python node")
+_SAVED_BY_CALL = re.compile(r"(?i)downloadfile\([^()]*[\"'\\/]([\w.-]+)[\"']\s*\)")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_MENTION = re.compile(r"(?i)[|;(]|\biex\b|invoke-")
 _SAVED = re.compile(r"(?i)(?:^|[\\/ ])([\w.-]+\.(?:exe|bat|cmd|ps1|msi|vbs|js|dll|scr|hta))\b")
 
 
@@ -60,6 +63,9 @@ class _Reader:
         if self._reading.text_length > MAX_INNER_TEXT:
             self._reading.limits.add(Limit.DEEP)
             return
+        self._saved.update(found[1].lower() for found in _SAVED_BY_CALL.finditer(text))
+        spoken = _QUOTED.sub(_without_mention, text)
+        self._reading.note(Command((), (f"line {spoken}",)))
         for words, separator in _split(text):
             if self._reading.is_full:
                 break
@@ -68,11 +74,24 @@ class _Reader:
 
     def _command(self, words: list[str], level: int, downloaded: bool) -> bool:
         """Whether what it prints comes from elsewhere."""
-        while words and words[0].lower() in ("@", "call", "if", "else", "do", "start-job", "&", "."):
-            words = words[1:]
+        start = 0
+        while start < len(words) and words[start].lower() in (
+            "@",
+            "call",
+            "if",
+            "else",
+            "do",
+            "start-job",
+            "&",
+            ".",
+        ):
+            start += 1
+        words = words[start:]
         if not words or not self._reading.has_room_for(len(words)):
             return False
         name = _name(words)
+        if {"/?", "-whatif"} & set(map(str.lower, words[1:])):  # it tells, and does nothing
+            return False
         arguments = [part for word in words[1:] for part in _parted(_parameter(word))]
         effects = list(self._effects(name, words, downloaded))
         self._reading.note(Command(tuple(words_of([name, *arguments])), tuple(effects)))
@@ -127,6 +146,11 @@ def _split(text: str) -> Iterator[tuple[list[str], str]]:
         words.append(current)
     if words:
         yield words, before
+
+
+def _without_mention(quoted: re.Match[str]) -> str:
+    """What runs of a quoted text is read by itself, as the text that a shell is given."""
+    return '""' if _MENTION.search(quoted[0]) else quoted[0]
 
 
 def _unescaped(token: str) -> str:

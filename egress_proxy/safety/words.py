@@ -10,7 +10,8 @@ from tree_sitter import Node
 
 from egress_proxy.safety.quoting import ansi, bare, in_double_quotes, joined_word, split_words
 from egress_proxy.safety.syntax import decoded, text_of
-from egress_proxy.safety.values import EMPTY, UNKNOWN, Content, Memory, Origin, Word, quoted
+from egress_proxy.safety.values import EMPTY, UNKNOWN, Content, Memory, Origin, Word, quoted, unquoted
+from egress_proxy.safety.vanishing import Fields, emptied, maybe, never_empty, present
 
 # What everybody's shell knows. HOME is written as a tilde, so that rules know one spelling.
 _AMBIENT = {
@@ -28,11 +29,15 @@ _PLAIN = re.compile(r"[\w./=:@%+^-]+")  # most words, by far
 _SLICE = re.compile(r":\s*(\d+)(?::\s*(\d+))?")
 _REPLACE = re.compile(r"(//?)([^/]+)/?(.*)", re.DOTALL)
 _DEFAULT = re.compile(r":?[-=]")
+_ALTERNATIVE = re.compile(r":?\+")
 _MAX_SEPARATORS = 32
+_LETTERS_OF_A_VISIT = 512  # long texts are read again in each text that they stand in
 _PARAMETERS = ("@", "*")
-_WHOLE = re.compile(r"\$@|\$\{@\}|\$\{\w+\[@\]\}")  # several words, even in quotes
+_BLANK = re.compile(r"\s")
+_WHOLE = re.compile(r"\$@|\$\{!?(?:@|\w+\[@\])[^}\"]*\}")  # several words, even in quotes, or none
+_ONLY_WHOLES = re.compile(rf'"(?:{_WHOLE.pattern})+"')
 _BACKQUOTED = re.compile(r"(?<!\\)`([^`]*)`")
-_EXPANSIONS = ("simple_expansion", "expansion")
+_QUOTED = ("string", "raw_string", "ansi_c_string")
 _EVALUATED = ("command_substitution", "process_substitution")
 
 
@@ -50,22 +55,38 @@ class Words:
 
     def fields(self, node: Node) -> list[Word]:
         """The words that one argument becomes; none where it expands to nothing."""
+        return self.readings(node).words
+
+    def readings(self, node: Node) -> Fields:
+        """The same, and without what may be empty."""
         self._memory.visited += 1
         if self._memory.is_spent:
-            return []
+            return Fields([], [])
         if node.type in ("word", "command_name", "number") and _PLAIN.fullmatch(text := text_of(node)):
-            return [Word(text)]
+            words = [Word(text)]
+            return Fields(words, words)
+        if node.type == "command_name" and len(node.named_children) == 1:
+            node = node.named_children[0]
         before, self._origin = self._origin, Origin.NONE
         marked = self._marked(node)
+        self._memory.visited += len(marked) // _LETTERS_OF_A_VISIT
         origin, self._origin = self._origin, before
-        is_quoted = node.type in ("string", "raw_string", "ansi_c_string")
-        texts = split_words(marked) if marked else [""] * is_quoted
-        return [Word(text, origin) for text in texts]
+        is_quoted = _keeps_empty(node)
+
+        def words_of(text: str) -> list[Word]:
+            texts = split_words(text) if text else [""] * is_quoted
+            return [Word(text, origin) for text in texts]
+
+        text, without = present(marked), emptied(marked)
+        words, blanks = words_of(text), (text[:1].isspace(), text[-1:].isspace())
+        if without == marked or (is_quoted and (not without or _BLANK.search(unquoted(marked)))):
+            return Fields(words, words, *blanks)  # a text of several words is read by whom it is given to
+        return Fields(words, words_of(without), *blanks)
 
     def content(self, node: Node) -> Content:
         """One word that is never split."""
         before, self._origin = self._origin, Origin.NONE
-        text = joined_word(self._marked(node))
+        text = joined_word(present(self._marked(node)))
         origin, self._origin = self._origin, before
         return Content(text, origin)
 
@@ -74,7 +95,7 @@ class Words:
         for found in _BACKQUOTED.finditer(text_of(node)):
             self._read(found[1])
         before, self._origin = self._origin, Origin.NONE
-        text = joined_word(self._with_gaps(node, node.start_byte, node.end_byte))
+        text = joined_word(present(self._with_gaps(node, node.start_byte, node.end_byte)))
         origin, self._origin = self._origin, before
         return Content(text, origin)
 
@@ -106,7 +127,7 @@ class Words:
             case "string":
                 return self._string(node)
             case "concatenation" | "translated_string" | "command_name":
-                return self._joined(node.children) or bare(text_of(node))
+                return self._joined(node.children) if node.children else bare(text_of(node))
             case "simple_expansion" | "expansion":
                 return self._expansion(node)
             case "command_substitution":
@@ -182,7 +203,12 @@ class Words:
         if known is not None:
             self._origin |= known.origin
         blank = whole[: len(whole) - len(text)]
-        return self._memory.counted(blank + self._separated(self._operated(node, name, known, rest)))
+        text = self._separated(self._operated(node, name, known, rest))
+        if rest.startswith(":?"):
+            text = never_empty(text)
+        elif name in self._memory.uncertain:
+            text = maybe(text)
+        return self._memory.counted(blank + text)
 
     def _separated(self, text: str) -> str:
         """A line may have chosen what parts words."""
@@ -210,10 +236,17 @@ class Words:
         number = int(name[:4])
         return Content(arguments[number - 1].text) if number <= len(arguments) else EMPTY
 
+    def _operands(self, node: Node) -> list[str]:
+        return [self._marked(child) for child in node.named_children if child.type != "variable_name"]
+
     def _operated(self, node: Node, name: str, known: Content | None, rest: str) -> str:
         if _DEFAULT.match(rest) and (known is None or not known.text):
-            operands = [child for child in node.named_children if child.type != "variable_name"]
-            return "".join(map(self._marked, operands))
+            return "".join(self._operands(node))
+        if found := _ALTERNATIVE.match(rest):
+            other = "".join(self._operands(node))
+            if known is None:
+                return maybe(other)
+            return other if known.text or found[0] == "+" else ""
         if found := _SLICE.fullmatch(rest):
             text = _FIRST_LETTERS.get(name) if known is None or name in _FIRST_LETTERS else known.text
             start, count = int(found[1][:6]), found[2]
@@ -225,6 +258,12 @@ class Words:
         if rest[:1] in ("%", "#") and known.text.strip():
             return _trimmed(known.text, rest)
         return known.text
+
+
+def _keeps_empty(node: Node) -> bool:
+    """It is a word even where nothing is in it: `""`, but not `"$@"`."""
+    parts = node.named_children if node.type == "concatenation" else [node]
+    return any(part.type in _QUOTED and not _ONLY_WHOLES.fullmatch(text_of(part)) for part in parts)
 
 
 def _trimmed(text: str, operation: str) -> str:

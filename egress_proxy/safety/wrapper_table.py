@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from egress_proxy.safety.values import names
 
-SHELLS = names("sh bash zsh dash ksh ash fish csh tcsh mksh rbash pwsh-sh")
+SHELLS = names("sh bash zsh dash ksh ash fish csh tcsh mksh rbash pwsh-sh nu elvish xonsh osh yash posh")
 
 # Language -> options whose value is a program text.
 CODE_FLAGS: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,6 @@ SHELL_OPTIONS: dict[str, tuple[str, ...]] = {
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "tar": ("--to-command", "-I", "--use-compress-program"),
     "pg_ctl": ("--shell",),
-    "start-stop-daemon": ("--startas", "-a", "--exec"),
     "hyperfine": ("--prepare", "--setup", "--cleanup"),
     "inotifywait": ("--exec",),
     "watchexec": ("--shell-command",),
@@ -51,32 +50,29 @@ SHELL_OPTIONS: dict[str, tuple[str, ...]] = {
     "ansible": ("-a", "--args"),
     "vagrant": ("-c", "--command"),
     "sg": ("-c",),
+    "pwsh": ("-c", "-Command"),
+    "gcloud": ("--command",),
+    "fly": ("-C", "--command"),
+    "flyctl": ("-C", "--command"),
+    "man": ("-P", "--pager"),
+    "scp": ("-S",),
+    "sftp": ("-S",),
+    "az": ("--scripts",),
+    "fzf": ("--preview",),
 }
+# Each of their operands is a command line for a shell.
+SHELL_OPERANDS = names("hyperfine concurrently")
+# They print, look for or look up their words. Of all other programs that are not known, a command
+# in their words that would remove a root folder or overwrite a disk is followed as if it were run.
+MENTIONING = names(
+    ": [ [[ ack ag apropos basename cowsay echo egrep fgrep figlet grep help info logger man print "
+    "printf read rg say test tldr type wall whatis whereis which"
+)
 # What a variable of this name holds is run as a command by many programs.
 COMMAND_VARIABLES = names(
     "EDITOR VISUAL PAGER MANPAGER BROWSER GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_SSH_COMMAND GIT_SSH "
     "GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS GIT_PROXY_COMMAND PROMPT_COMMAND LESSOPEN SYSTEMD_EDITOR "
     "SUDO_EDITOR FCEDIT RSYNC_RSH PSQL_PAGER PSQL_EDITOR KUBE_EDITOR"
-)
-# Keys of git's settings, in lower case, whose value git runs.
-GIT_COMMAND_KEYS = (
-    "core.pager",
-    "core.editor",
-    "core.sshcommand",
-    "core.fsmonitor",
-    "core.gitproxy",
-    "core.askpass",
-    "sequence.editor",
-    "diff.external",
-    "gpg.program",
-    "pager.",
-    "filter.",
-    "difftool.",
-    "mergetool.",
-    "credential.helper",
-    "uploadpack.packobjectshook",
-    "interactive.difffilter",
-    "merge.",
 )
 # Program -> options whose value is one of the program's own commands; `!…` there is a shell's.
 BANG_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -117,7 +113,9 @@ _CONTAINER_FLAGS = (
     "--service-ports --publish-all --oom-kill-disable --sig-proxy --build"
 )
 _CONTAINER = Wrapper(flags="itdPqT", long_flags=tuple(_CONTAINER_FLAGS.split()), operands=1)
-_RUNS = Wrapper(verbs=("run", "exec"))
+_RUNS = Wrapper(verbs=("run", "exec", "x"))
+_BEHIND_DASHES = Wrapper(after_dashes=True)
+_TERMINAL = Wrapper(verbs=("-e", "-x", "--"), joins=True)
 
 WRAPPERS: dict[str, Wrapper] = {
     "sudo": Wrapper(
@@ -162,7 +160,8 @@ WRAPPERS: dict[str, Wrapper] = {
     "{": Wrapper(),
     "!": Wrapper(),
     "watch": Wrapper("nq", ("--interval", "--equexit"), joins=True),
-    "entr": Wrapper(),
+    "entr": Wrapper(joins=True),
+    "watchexec": Wrapper("efiwdso", joins=True),
     "busybox": Wrapper(),
     "toybox": Wrapper(),
     "flock": Wrapper("wE", ("--wait", "--timeout", "--conflict-exit-code"), operands=1),
@@ -194,7 +193,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "setarch": Wrapper(operands=1),
     "linux64": Wrapper(),
     "direnv": Wrapper(operands=1, verbs=("exec",)),
-    "dotenv": Wrapper(verbs=("run",)),
+    "dotenv": Wrapper(verbs=("run", "--")),
     "doppler": Wrapper(verbs=("run",), after_dashes=True),
     "op": Wrapper(verbs=("run",), after_dashes=True),
     "aws-vault": Wrapper(verbs=("exec",), after_dashes=True),
@@ -224,21 +223,46 @@ WRAPPERS: dict[str, Wrapper] = {
     "npm": Wrapper(verbs=("exec", "x"), after_dashes=True),
     "npx": Wrapper("pc", ("--package", "--call")),
     "bunx": Wrapper(),
-    "poetry": _RUNS,
     "uv": Wrapper(
         "p", ("--with", "--python", "--directory", "--project", "--extra", "--group"), verbs=("run",)
     ),
-    "pipenv": _RUNS,
-    "pdm": _RUNS,
-    "hatch": _RUNS,
-    "rye": _RUNS,
     "conda": Wrapper("np", ("--name", "--prefix"), verbs=("run",)),
-    "bundle": _RUNS,
-    "mise": _RUNS,
-    "asdf": _RUNS,
+    **dict.fromkeys(
+        names(
+            "poetry pipenv pdm hatch rye bundle mise asdf devbox rbenv pyenv nodenv volta fnm nvm foreman "
+            "honcho dotenvx pixi micromamba toolbox ddev opam stack cabal lerna nx"
+        ),
+        _RUNS,
+    ),
+    **dict.fromkeys(names("wait-for-it wait-for-it.sh wait-for wait4x teller infisical"), _BEHIND_DASHES),
+    **dict.fromkeys(names("xterm konsole alacritty foot kitty gnome-terminal xfce4-terminal"), _TERMINAL),
+    **dict.fromkeys(names("apptainer singularity"), Wrapper(operands=1, verbs=("exec",))),
+    **dict.fromkeys(names("lockf with-lock-ex envchain setuidgid s6-setuidgid"), Wrapper(operands=1)),
+    **dict.fromkeys(
+        names("chronic ifne run-one with-contenv shx dbus-launch cross-env flatpak-spawn lima"),
+        Wrapper(),
+    ),
+    "nix": Wrapper(verbs=("-c", "--command")),
+    "just": Wrapper(verbs=("-c", "--command")),
+    "perf": Wrapper("eoFCptIr", verbs=("stat", "record", "trace")),
+    "gdb": Wrapper(verbs=("--args",)),
+    "rr": Wrapper(verbs=("record",)),
+    "cpulimit": Wrapper("lpePcm"),
+    "choom": Wrapper("np"),
+    "sandbox-exec": Wrapper("pfnD"),
+    "ssh-agent": Wrapper("tOP"),
+    "sem": Wrapper("j"),
+    "start-stop-daemon": Wrapper(verbs=("--exec", "-x", "--startas", "-a")),
+    "proot": Wrapper("rbmqwk"),
+    "gcloud": Wrapper(verbs=("ssh",), after_dashes=True),
+    "chamber": Wrapper(verbs=("exec",), after_dashes=True),
+    "distrobox": Wrapper(verbs=("enter",), after_dashes=True),
+    "multipass": Wrapper(verbs=("exec",), after_dashes=True),
+    "limactl": Wrapper(operands=1, verbs=("shell",)),
+    "docker-machine": Wrapper(operands=1, verbs=("ssh",), joins=True),
+    "heroku": Wrapper("ar", verbs=("run",), joins=True),
     "pnpm": Wrapper(verbs=("exec", "dlx")),
-    "yarn": Wrapper(verbs=("exec",)),
-    "devbox": _RUNS,
+    "yarn": Wrapper(verbs=("exec", "dlx"), joins=True),
     "git": Wrapper(verbs=("bisect run",)),
     "screen": Wrapper("ShctTpe"),
     "tmux": Wrapper(

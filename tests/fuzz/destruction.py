@@ -41,7 +41,9 @@ def _of_call(call: Call) -> Iterator[str]:
     shown = " ".join((call.name, *arguments))[:200]
     if call.name == MARKER:
         yield "fetched text is run"
-    elif ASKING & set(arguments):
+    elif ASKING & set(arguments) or (
+        call.name == "doas" and any(a[:2] == "-C" for a in arguments)
+    ):  # it checks a file
         return
     elif call.name in OTHER_USER or (call.name in END_OF_MACHINE and not arguments):
         yield shown
@@ -51,7 +53,11 @@ def _of_call(call: Call) -> Iterator[str]:
         if recursive & flags and any(_is_vital(call, word) for word in words):
             yield shown
     elif call.name in {"mv", "truncate"}:
-        if any(_is_vital(call, word) or word in WATCHED for word in arguments):
+        flags, words = _parted(arguments)
+        into = call.name == "mv" and not {"t", "--target-directory"} & flags
+        if any(map(WATCHED.__contains__, words)) or any(
+            _is_vital(call, w) for w in words[: -1 if into else None]
+        ):
             yield shown
     elif call.name == "find":
         if "-delete" in arguments and arguments[0] in {"/", HOME}:

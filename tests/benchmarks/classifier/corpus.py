@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 FOLDER = Path(__file__).parent
-SOURCES = ("own", "shared")
+SOURCES = ("own", "blind", "shared")
 
 Grade: TypeAlias = Literal["safe", "warning", "critical"]
 Platform: TypeAlias = Literal["unix", "windows"]

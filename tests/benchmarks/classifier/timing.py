@@ -71,6 +71,11 @@ SHAPES: Mapping[str, Callable[[int], str]] = {
     "zeros": _repeated("a\0 "),
     "beyond ASCII": _repeated("\u65e5 "),
     "broken text": _repeated('>[-m-)3"'),
+    "never closed": _repeated("$(for & =x "),
+    "digits": lambda size: "1" * (size - 1) + "x",
+    "words and targets": _repeated("/**/$x<select ?"),
+    "programs": _repeated("node -e 'fs.rmSync(\"a\")' "),
+    "loops of a program": lambda size: "python -c '" + _repeated('run(r) in ["a","b"] ')(size - 12) + "'",
 }
 WINDOWS_SHAPES: Mapping[str, Callable[[int], str]] = {
     "commands": _numbered("Remove-Item a{0} -Recurse;"),

@@ -216,5 +216,10 @@ def test_what_is_harmless_before_a_command_does_not_hide_it(line: str) -> None:
     assert grade(line) is not Severity.SAFE
 
 
+def test_many_targets_of_a_long_command_are_told_in_linear_time() -> None:
+    """Five hundred effects: to join a thousand words for each is too much."""
+    assert calls(SHAPES["words and targets"](8_000), "unix") < MOST_CALLS
+
+
 def test_each_value_of_a_loop_is_followed() -> None:
     assert grade("for f in 1 2 3 4 5 6 7 /; do rm -rf $f; done") is Severity.CRITICAL

@@ -19,6 +19,7 @@ from egress_proxy.safety.editor_commands import bang_texts
         'exe "!X"',
         "\\!X",
         ":term X",
+        "system X",
         "q\n!X",
     ],
 )
@@ -29,3 +30,9 @@ def test_a_shell_is_found(command: str) -> None:
 @pytest.mark.parametrize("command", ["wq!", "q!", ":%s/a!/b/g", "set number", "+Lazy! sync", "1,3p"])
 def test_other_commands_are_none(command: str) -> None:
     assert list(bang_texts(command)) == []
+
+
+@pytest.mark.parametrize("start", ["", "silent", ":1", "1,2r"])
+def test_many_blanks_take_linear_time(start: str) -> None:
+    """Tried in each way that they can be parted, they would take days."""
+    assert list(bang_texts(start + " " * 300_000 + "x")) == []

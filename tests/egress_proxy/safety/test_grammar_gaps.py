@@ -2,7 +2,7 @@
 
 import pytest
 
-from egress_proxy.safety.grammar_gaps import parted_subshells, repaired
+from egress_proxy.safety.grammar_gaps import parted_subshells, repaired, with_home
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,29 @@ def test_arithmetic_stays_as_it_is(text: str) -> None:
 )
 def test_gaps_are_closed(text: str, as_bash_reads_it: str) -> None:
     assert repaired(text) == as_bash_reads_it
+
+
+@pytest.mark.parametrize(
+    ("text", "as_bash_reads_it"),
+    [
+        ("a > >(sh)", "a | sh"),
+        ("a 2> >(sh)", "a 2> >(sh)"),
+        ("sh 0< f", "sh < f"),
+        ("sh 0<f", "sh <f"),
+        ("echo 10<f", "echo 10<f"),
+        (r"echo `a \`b\``", "echo $(a `b`)"),
+        (r"echo `a` \`b\` `c`", r"echo `a` \`b\` `c`"),
+    ],
+)
+def test_numbers_of_inputs_and_nested_backquotes(text: str, as_bash_reads_it: str) -> None:
+    assert repaired(text) == as_bash_reads_it
+
+
+def test_a_home_folder_in_quotes_is_still_one() -> None:
+    assert with_home("rm -rf \"~\" '~/x'") == "rm -rf ~\"\" ~'/x'"
+    assert with_home("echo 'a~b'") == "echo 'a~b'"
+
+
+@pytest.mark.parametrize("unit", ["|{,", "({,", "`{,", ";{,", "{", "(("])
+def test_many_openings_take_linear_time(unit: str) -> None:
+    assert len(repaired(unit * 100_000)) >= 100_000

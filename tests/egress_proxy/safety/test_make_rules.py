@@ -26,3 +26,9 @@ def test_a_scheduled_command_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["# * * * * * X", "MAILTO=me", ""])
 def test_other_lines_of_a_crontab_run_nothing(text: str) -> None:
     assert list(scheduled(text)) == []
+
+
+def test_many_colons_take_linear_time() -> None:
+    assert list(recipes(":" * 300_000)) == []
+    assert list(recipes("a" + ":" * 300_000)) == []
+    assert list(recipes("a: b: c; X")) == ["X"]

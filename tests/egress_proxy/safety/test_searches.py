@@ -18,6 +18,7 @@ def texts(items: object) -> list[str]:
         ("/ -type f -delete", ["rm -r -f /*"]),
         ("/ -name * -delete", ["rm -r -f /"]),
         (". -name x -delete", ["rm -r -f ./found.file"]),
+        (". -name .git -delete", ["rm -r -f ./.git"]),
         ("a b -exec X {} ;", ["X a", "X b"]),
         ("-L / -xdev -exec X {} ;", ["X /", "X /*"]),
         ("-exec X {} +", ["X ."]),
@@ -56,3 +57,8 @@ def test_xargs(line: str, given: str, expected: list[str]) -> None:
 def test_parallel(line: str, given: str, expected: list[str]) -> None:
     found = in_parallel(words_of(line.split(" ")), Content(given))
     assert [item.content.text for item in found if isinstance(item, Code)] == expected
+
+
+def test_many_options_take_linear_time() -> None:
+    """To copy the words behind each of them would take minutes."""
+    assert list(found_by(words_of(["-H"]) * 300_000)) == []

@@ -48,6 +48,10 @@ def commands(line: str) -> list[str]:
         'a=(X y); "${a[@]}"',
         "IFS=,; a=X,y; $a",
         "read -r a <<< 'X y'; $a",
+        "while read a; do $a; done <<< 'X y'",
+        "printf -v a 'X %s' y; $a",
+        "LESSOPEN='|X y' less z",
+        "unset a; X y",
         "{X,y}",
         "X$IFS''y",
         "a\n\\X y",
@@ -58,6 +62,14 @@ def commands(line: str) -> list[str]:
 )
 def test_a_command_is_found_wherever_it_stands(line: str) -> None:
     assert "X y" in commands(line)
+
+
+def test_a_home_folder_in_quotes_in_an_inner_text_is_one() -> None:
+    assert "X ~/y" in commands('bash -c "X \\"$HOME/y\\""')
+
+
+def test_what_is_unset_is_told() -> None:
+    assert "unset HISTFILE" in commands("unset HISTFILE")
 
 
 @pytest.mark.parametrize(

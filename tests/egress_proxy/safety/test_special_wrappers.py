@@ -2,7 +2,7 @@
 
 import pytest
 
-from egress_proxy.safety.inner import Code, Script, StandardInput
+from egress_proxy.safety.inner import Code, Script, StandardInput, Words
 from egress_proxy.safety.special_wrappers import SPECIAL
 from egress_proxy.safety.values import words_of
 
@@ -24,6 +24,10 @@ from egress_proxy.safety.values import words_of
         ("make -f|-", ["<"]),
         ("make --eval=X|a", ["X", "file Makefile"]),
         ("make all", ["file Makefile"]),
+        ("sqlite3 a.db|.shell X", ["X"]),
+        ("sqlite3 a.db|.tables", []),
+        ("tmux send-keys|-t|a|X y|Enter", ["X y"]),
+        ("screen -X|stuff|X y", ["X y"]),
         ("sed s/a/X/e", ["X"]),
         ("sed -e|1e X|f", ["X"]),
         ("sed e", ["<"]),
@@ -52,3 +56,17 @@ def test_texts_for_a_shell(line: str, expected: list[str]) -> None:
             case StandardInput():
                 found.append("<")
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("rimraf --glob /", "rm -rf /"), ("yarn rimraf a", "rimraf a"), ("pnpm prisma x", "prisma x")],
+)
+def test_programs_of_packages(line: str, expected: str) -> None:
+    program, *words = line.split()
+    found = [item for item in SPECIAL[program](words_of(words)) if isinstance(item, Words)]
+    assert [" ".join(word.text for word in item.words) for item in found] == [expected]
+
+
+def test_a_script_by_any_name_is_not_known() -> None:
+    assert list(SPECIAL["yarn"](words_of(["reboot"]))) == []

@@ -1,9 +1,12 @@
 """Marks and contents."""
 
 from egress_proxy.safety.values import (
+    EMPTY,
+    MAYBE,
     UNKNOWN,
     Command,
     Content,
+    Memory,
     Origin,
     Word,
     names,
@@ -15,8 +18,8 @@ from egress_proxy.safety.values import (
 
 
 def test_nobody_can_write_our_marks() -> None:
-    text = UNKNOWN + quoted(" ~{") + "a"
-    assert without_marks(text) == "\ufffd" * 4 + "a"
+    text = UNKNOWN + MAYBE + quoted(" ~{") + "a"
+    assert without_marks(text) == "\ufffd" * 5 + "a"
     assert unquoted(quoted("a {b} ~")) == "a {b} ~"
 
 
@@ -26,6 +29,30 @@ def test_contents_add_up() -> None:
     assert both.is_known
     assert not Content(UNKNOWN).is_known
     assert Origin.PIPE in Content("").tainted(Origin.PIPE).origin
+
+
+def test_what_a_branch_assigns_is_uncertain_behind_it() -> None:
+    memory = Memory()
+    memory.assign("a", EMPTY)
+    with memory.branch():
+        memory.assign("b", EMPTY)
+        assert memory.uncertain == set()
+        with memory.branch(is_branch=False):
+            memory.assign("c", EMPTY)
+    assert memory.uncertain == {"b", "c"}
+    memory.assign("b", EMPTY)
+    assert memory.uncertain == {"c"}
+
+
+def test_what_was_known_comes_back_and_what_was_spent_does_not() -> None:
+    memory = Memory(folder="/a")
+    before = memory.copy()
+    memory.assign("a", Content("b"))
+    memory.files["f"] = EMPTY
+    memory.folder = "/c"
+    memory.counted("text")
+    memory.restore(before)
+    assert (memory.variables, memory.files, memory.folder, memory.expanded) == ({}, {}, "/a", 4)
 
 
 def test_words_and_names() -> None:

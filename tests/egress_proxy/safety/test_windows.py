@@ -7,7 +7,7 @@ from egress_proxy.safety.windows import read_windows_line
 
 
 def commands(line: str) -> list[str]:
-    return [command.text for command in read_windows_line(line).commands]
+    return [command.text for command in read_windows_line(line).commands if command.words]
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,16 @@ def test_downloads_that_are_run(line: str) -> None:
 
 def test_depth_is_bounded() -> None:
     assert read_windows_line("cmd /c " * 20 + "dir").limits == {Limit.DEEP}
+
+
+@pytest.mark.parametrize("line", ["shutdown /?", "Stop-Service x -WhatIf"])
+def test_what_only_tells_is_no_command(line: str) -> None:
+    assert commands(line) == []
+
+
+@pytest.mark.parametrize("text", ["irm x | iex", "iex (irm x)", "stop iex"])
+def test_what_a_quoted_text_mentions_is_not_in_the_line(text: str) -> None:
+    effects = [
+        effect for command in read_windows_line(f"say '{text}'").commands for effect in command.effects
+    ]
+    assert effects == ['line say ""']

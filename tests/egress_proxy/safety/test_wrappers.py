@@ -3,7 +3,7 @@
 import pytest
 
 from egress_proxy.safety.inner import Code, Script, StandardInput, Words
-from egress_proxy.safety.values import words_of
+from egress_proxy.safety.values import UNKNOWN, words_of
 from egress_proxy.safety.wrappers import unwrap
 
 
@@ -43,10 +43,28 @@ def inner(line: str) -> list[str]:
         ("bash -lc X", ["sh: X"]),
         ("bash -euxo pipefail -c X", ["sh: X"]),
         ("bash -x f.sh a", ["file f.sh"]),
+        ("bash X -r y", ["file X", "X -r y"]),
         ("bash", ["sh <"]),
         ("bash -s", ["sh <"]),
         ("python3.12 -c X", ["python: X"]),
-        ("python -m mod", ["file mod"]),
+        ("python -m X y", ["X y"]),
+        ("ssh h -t X", ["sh: X"]),
+        ("uv run -", ["python <"]),
+        ("python manage.py shell -c X", ["file manage.py", "python: X"]),
+        ("rails runner X", ["ruby: X"]),
+        ("rails console", []),
+        ("deno run -A -", ["deno <"]),
+        ("pwsh -c X", ["sh: X"]),
+        ("wait-for-it.sh h:1 -- X y", ["X y"]),
+        ("apptainer exec img X y", ["X y"]),
+        ("xterm -e X y", ["sh: X y"]),
+        ("nix shell p -c X", ["X"]),
+        ("concurrently X", ["sh: X"]),
+        ("mystery -n rm -rf /", ["rm -rf /"]),
+        ("mystery dd of=/dev/sda", ["dd of=/dev/sda"]),
+        ("mystery rm x", []),
+        ("echo rm -rf /", []),
+        (f"{UNKNOWN} -c X", ["any: X"]),
         ("perl -ne X", ["perl: X"]),
         ("node -", ["node <"]),
         ("awk -F : X", ["awk: X"]),
@@ -58,6 +76,7 @@ def inner(line: str) -> list[str]:
         ("awk {system($0)}", ["awk: {system($0)}", "sh <"]),
         ("awk -f X", ["file X"]),
         ("env - X", ["X"]),
+        ("env A=b X $A", ["sh: A=b X '$A'"]),
         ("env EDITOR=X y", ["sh: X", "y"]),
         ("ssh h", ["sh <"]),
         ("k3s kubectl X", ["kubectl X"]),
