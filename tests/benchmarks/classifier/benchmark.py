@@ -46,7 +46,7 @@ def grade_rows(graded: Sequence[Graded]) -> Iterator[tuple[str, ...]]:
     for source in SOURCES:
         yield (f"ALL {source}", *cells(figures([one for one in graded if one.line.source == source])))
     yield ("ALL", *cells(figures(graded)))
-    yield ("bar of the issue", *BARS)
+    yield ("wanted", *BARS)
     yield ("published, private set", *PUBLISHED)
 
 
@@ -54,7 +54,7 @@ def time_rows(times: dict[str, dict[str, float]]) -> Iterator[tuple[str, ...]]:
     yield ("milliseconds", *timing.SIZES)
     for shape, taken in times.items():
         yield (shape, *(f"{ms:.1f}" for ms in taken.values()))
-    yield ("bar of the issue", *("" for _ in list(timing.SIZES)[1:]), f"< {BAR_100_KB_MS}")
+    yield ("wanted", *("" for _ in list(timing.SIZES)[1:]), f"< {BAR_100_KB_MS}")
     yield ("published", *("" for _ in list(timing.SIZES)[1:]), str(PUBLISHED_100_KB_MS))
 
 
