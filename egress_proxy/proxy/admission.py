@@ -8,6 +8,7 @@ from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import Decided
 from egress_proxy.core.reply import refusal_status
 from egress_proxy.core.request import RequestHead
+from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.intake import connect_target
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
@@ -68,6 +69,17 @@ def allowed_event(request_id: str, peer: Peer, access: Access, allow: Allow, add
         grant=allow.grant_id,
         address=address,
     )
+
+
+def record_allowed(
+    request_id: str, peer: Peer, access: Access, allow: Allow, address: str | None, parts: Parts
+) -> Deny | None:
+    """Write an allowed request down; what cannot be written down may not pass."""
+    try:
+        parts.audit(allowed_event(request_id, peer, access, allow, address))
+    except AuditUnavailable:
+        return Deny(Reason.AUDIT_UNAVAILABLE, access.target)
+    return None
 
 
 def refused_event(

@@ -18,10 +18,10 @@ from egress_proxy.core.reply import ESTABLISHED, refusal_status, refuse, unanswe
 from egress_proxy.core.request import RequestError, RequestHead, parse_head
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import (
-    allowed_event,
     changed_meanwhile,
     connect_access,
     give_room_back,
+    record_allowed,
     refused_event,
     take_room,
 )
@@ -33,7 +33,7 @@ from egress_proxy.proxy.injected import Admitted, Inside, Refused, admit, record
 from egress_proxy.proxy.order import ExchangeEnd, Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
-from egress_proxy.proxy.rejudge import is_known, order_is_void
+from egress_proxy.proxy.rejudge import order_is_void
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -64,6 +64,7 @@ class Connection:
         self.is_busy = False  # a request is being served: draining waits for it
         self.ended_by: EndCause | None = None  # whoever ended it: the request that is under way is its last
         self.exchange: Exchange | None = None  # while one is under way
+        self.unended: tuple[Admitted, float] | None = None  # a request without an end line, and its start
 
     async def serve(self) -> After:
         """The next request, from its head on."""
@@ -74,9 +75,16 @@ class Connection:
         self.request_id, self.is_busy = request_id, True
         return await self._until_end(self._refuse(deny, head, access))
 
-    async def forward_anew(self, admitted: Admitted, started_at: float) -> After:
-        """A kept upstream had died under the request, before it said a word."""
-        return await self._until_end(self._forward(admitted, started_at, fresh=True))
+    async def forward_anew(self) -> After:
+        """A kept upstream had died under a request that is ``unended``, before it said a word."""
+        assert self.unended is not None  # noqa: S101  narrows the type
+        return await self._until_end(self._forward(*self.unended, fresh=True))
+
+    def give_up(self) -> None:
+        """It was ended before its task had taken a step."""
+        self.stream.close()
+        if self.unended is not None:
+            self._record_end(Forwarded(ClientAfter.GONE, self.ended_by or EndCause.FAULT))
 
     async def finish(self, order: Order, done: Forwarded) -> After:
         """Say what is left to be said after an exchange."""
@@ -146,7 +154,7 @@ class Connection:
 
     async def _open_inside(self, head: RequestHead, access: Access, allow: Allow) -> After:
         """The client speaks plain HTTP to a rule's host: we are the other end, nothing is tunnelled."""
-        failed = self._recorded(access, allow, None)
+        failed = record_allowed(self.request_id, self.peer, access, allow, None, self._parts)
         if failed is not None:
             return await self._refuse(failed, head, access)
         await self._say(ESTABLISHED)
@@ -173,8 +181,8 @@ class Connection:
             return connected
         upstream, address = connected
         try:
-            refusal = changed_meanwhile(access, allow, self._parts) or self._recorded(
-                access, allow, str(address)
+            refusal = changed_meanwhile(access, allow, self._parts) or record_allowed(
+                self.request_id, self.peer, access, allow, str(address), self._parts
             )
             if refusal is None:
                 await self._say(ESTABLISHED)
@@ -197,12 +205,14 @@ class Connection:
         admitted = admit(self.request_id, head, self.inside, self.peer, self._parts)
         if isinstance(admitted, Refused):
             return await self._refuse(admitted.deny, head, admitted.access)
-        failed = self._recorded(admitted.access, admitted.order.allow, None)
+        access, allow = admitted.access, admitted.order.allow
+        failed = record_allowed(self.request_id, self.peer, access, allow, None, self._parts)
         if failed is not None:
-            return await self._refuse(failed, head, admitted.access)
+            return await self._refuse(failed, head, access)
         return await self._forward(admitted, self._loop.time())
 
     async def _forward(self, admitted: Admitted, started_at: float, *, fresh: bool = False) -> After:
+        self.unended = admitted, started_at
         try:
             done = await self._exchanged(admitted, fresh=fresh)
             if done.is_repeatable and self.ended_by is None:
@@ -211,16 +221,17 @@ class Connection:
             done = Forwarded(ClientAfter.GONE, self.ended_by or EndCause.FAULT)
             raise
         finally:
-            record_end(admitted, done, self._loop.time() - started_at, self._parts)
+            self._record_end(done)
         return await self._finish(admitted.order, done)
+
+    def _record_end(self, done: Forwarded) -> None:
+        if self.unended is not None:
+            admitted, started_at = self.unended
+            self.unended = None
+            record_end(admitted, done, self._loop.time() - started_at, self._parts)
 
     async def _exchanged(self, admitted: Admitted, *, fresh: bool) -> Forwarded:
         claim = await self._parts.forwarder.claim(admitted.order, fresh=fresh)
-        if not isinstance(claim, Deny):
-            void = self._void(admitted)
-            if void is not None:
-                claim.upstream.stream.close()
-                claim = void
         if isinstance(claim, Deny):
             return Forwarded(ClientAfter.CLOSE, EndCause.FAULT, deny=claim)
         ended: asyncio.Future[ExchangeEnd] = self._loop.create_future()
@@ -229,24 +240,21 @@ class Connection:
             if not ended.done():
                 ended.set_result(end)
 
-        self.exchange = exchange = self._parts.forwarder.exchange(claim, self.stream, settle)
-        exchange.start()
         try:
+            void = order_is_void(admitted.access, admitted.order, self.peer, self._parts)
+            if void is not None:
+                claim.upstream.stream.close()
+                return Forwarded(ClientAfter.CLOSE, EndCause.FAULT, deny=void)
+            self.exchange = exchange = self._parts.forwarder.exchange(claim, self.stream, settle)
+            exchange.start()
             end = await ended
-        except BaseException:  # cancelled
-            exchange.cut(EndCause.DRAINED)
+        except BaseException:  # cancelled, as a rule
+            self.stream.abort()
             claim.upstream.stream.abort()
             raise
         finally:
             self.exchange = None
         return self._parts.forwarder.ended(claim, exchange, end)
-
-    def _void(self, admitted: Admitted) -> Deny | None:
-        """Why a request that waited for its upstream may not go out any more."""
-        client = admitted.access.client
-        if client != self.peer.sandbox and not is_known(client, self._parts):
-            return Deny(Reason.CLIENT_UNKNOWN, admitted.access.target)
-        return order_is_void(admitted.access, admitted.order, self._parts)
 
     async def _finish(self, order: Order, done: Forwarded) -> After:
         match done.after:
@@ -288,12 +296,3 @@ class Connection:
                 await self.stream.send(words)
         except TimeoutError:
             raise StreamReset from None
-
-    def _recorded(self, access: Access, allow: Allow, address: str | None) -> Deny | None:
-        """Write an allowed request down; what cannot be written down may not pass."""
-        event = allowed_event(self.request_id, self.peer, access, allow, address)
-        try:
-            self._parts.audit(event)
-        except AuditUnavailable:
-            return Deny(Reason.AUDIT_UNAVAILABLE, access.target)
-        return None

@@ -10,7 +10,6 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.proxy.answering import Answering, UpstreamLost
 from egress_proxy.proxy.client_side import ClientSide
-from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, Presence, presence
 from egress_proxy.proxy.http1 import NotHttp
 from egress_proxy.proxy.order import ExchangeEnd, ForwardLimits, Order
 from egress_proxy.proxy.recorder import Recording
@@ -19,6 +18,12 @@ from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated, unheard
 from egress_proxy.proxy.upstream_pool import Upstream
 from egress_proxy.vault.injection import UpstreamHead
+
+# A client that ended its direction has left, as a rule, but may be waiting (`nc`): it gets an answer that
+# comes at once. nginx and Envoy do not wait at all; a generated answer costs money until it is cut.
+CLIENT_LEFT_S = 2.0
+# What is read of its next requests meanwhile, so that its end behind them is seen.
+AHEAD_LIMIT_BYTES = 65_536
 
 
 class ClientLost(Exception):
@@ -176,18 +181,18 @@ class Exchange:
         self._limit()
 
     def _look_after_client(self) -> None:
-        """Nothing more is owed by it: it waits for its answer, or is leaving."""
-        match presence(self._client.sock):
-            case Presence.QUIET:
-                return
-            case Presence.RESET:
-                raise ClientLost
-            case Presence.LEFT:
-                self._has_left = True
-                self._limit()
-            case Presence.AHEAD:
-                pass
-        self._client.look_on(None)
+        """Nothing more is owed by it: it waits for its answer, is ahead with its next request, or leaves."""
+        try:
+            data = self._client.take()
+        except StreamReset as error:
+            raise ClientLost from error
+        if data:
+            self.side.feed(data)
+        elif data is not None:
+            self._has_left = True
+            self._limit()
+        if self._has_left or len(self.side.leftover()) > AHEAD_LIMIT_BYTES:
+            self._client.look_on(None)
 
     # The answer.
 

@@ -95,13 +95,7 @@ class Forwarder:
         """
         try:
             upstream = await self._rule(order).lane.acquire(order.allow, fresh=fresh)
-            if isinstance(upstream, Deny):
-                return upstream
-            try:
-                return _claim(order, upstream, self._rule(order))
-            except SecretUnavailable:
-                upstream.stream.close()
-                raise
+            return upstream if isinstance(upstream, Deny) else self._claim(order, upstream)
         except SecretUnavailable as error:
             return Deny(Reason.SECRET_UNAVAILABLE, order.allow.target, order.allow.rule, str(error))
 
@@ -112,7 +106,18 @@ class Forwarder:
         except SecretUnavailable:
             return None
         upstream = rule.lane.take_kept(order.allow)
-        return None if upstream is None else _claim(order, upstream, rule)
+        return None if upstream is None else self._claim(order, upstream, rule)
+
+    def _claim(self, order: Order, upstream: Upstream, rule: _Rule | None = None) -> Claim:
+        """Raises SecretUnavailable. When it raises, the connection is closed."""
+        try:
+            rule = rule or self._rule(order)
+            return Claim(
+                order, rule.lane, upstream, rule.rewriter.rewrite(order.head, order.path), rule.forms
+            )
+        except BaseException:
+            upstream.stream.close()
+            raise
 
     def put_back(self, claim: Claim) -> None:
         """Undo `claim_kept`."""
@@ -187,7 +192,3 @@ class Forwarder:
         except OSError as error:
             return error
         return None
-
-
-def _claim(order: Order, upstream: Upstream, rule: _Rule) -> Claim:
-    return Claim(order, rule.lane, upstream, rule.rewriter.rewrite(order.head, order.path), rule.forms)

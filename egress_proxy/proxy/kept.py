@@ -151,11 +151,7 @@ class KeptClients:
             self._fail_all(due, error)
         else:
             for one in due:
-                try:
-                    self._send(one)
-                except Exception as error:
-                    one.claim.upstream.stream.abort()
-                    self._fail(one.connection, error)
+                self._send(one)
 
     def _stands(self, due: _Due) -> bool:
         """Whether its client is still here and nothing was swapped since; else it is dealt with."""
@@ -170,23 +166,32 @@ class KeptClients:
             self._serve(due.connection, due.raw)
 
     def _send(self, due: _Due) -> None:
-        connection = due.connection
-        on_end = functools.partial(self._on_end, due, self._loop.time())
-        connection.exchange = self._parts.forwarder.exchange(due.claim, connection.stream, on_end)
-        connection.exchange.start()
+        connection, started_at = due.connection, self._loop.time()
+        on_end = functools.partial(self._on_end, due, started_at)
+        try:
+            connection.exchange = self._parts.forwarder.exchange(due.claim, connection.stream, on_end)
+            connection.exchange.start()
+        except Exception as error:
+            due.claim.upstream.stream.abort()
+            self._go_on(due, started_at, Forwarded(ClientAfter.GONE, EndCause.FAULT, fault=error))
 
     def _on_end(self, due: _Due, started_at: float, exchange: Exchange, end: ExchangeEnd) -> None:
         due.connection.exchange = None
         try:
             done = self._parts.forwarder.ended(due.claim, exchange, end)
-            self._go_on(due.connection, due.admitted, started_at, done)
+        except Exception as error:
+            done = Forwarded(ClientAfter.GONE, EndCause.FAULT, fault=error)
+        try:
+            self._go_on(due, started_at, done)
         except Exception as error:
             self._fail(due.connection, error)
 
-    def _go_on(self, connection: Connection, admitted: Admitted, started_at: float, done: Forwarded) -> None:
+    def _go_on(self, due: _Due, started_at: float, done: Forwarded) -> None:
+        connection, admitted = due.connection, due.admitted
         if done.is_repeatable:
             self._leave(connection)
-            self._start(connection, functools.partial(connection.forward_anew, admitted, started_at))
+            connection.unended = admitted, started_at
+            self._start(connection, connection.forward_anew)
             return
         if done.fault is not None:
             self._record_fault(connection, done.fault)

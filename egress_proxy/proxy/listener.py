@@ -221,7 +221,7 @@ class Intake:
     def _gone(self, task: asyncio.Task[None]) -> None:
         connection = self._running.pop(task)
         if task.cancelled():
-            connection.stream.close()  # cancelled before its first step, it has closed nothing itself
+            connection.give_up()  # perhaps before its first step: then it has closed nothing itself
 
     async def _serve(self, connection: Connection, work: Work) -> None:
         """One of the outermost loops: what goes wrong inside ends this connection and no other."""

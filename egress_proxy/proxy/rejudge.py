@@ -9,6 +9,7 @@ from egress_proxy.core.policy import decide
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.order import Order
 from egress_proxy.proxy.parts import Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.tunnel import TunnelFacts
 
 
@@ -17,11 +18,13 @@ def is_known(client: Client, parts: Parts) -> bool:
     return client.id in parts.sandboxes.living or parts.in_force.clients.knows(client)
 
 
-def order_is_void(access: Access, order: Order, parts: Parts) -> Deny | None:
+def order_is_void(access: Access, order: Order, peer: Peer, parts: Parts) -> Deny | None:
     """Why an injected request that waited for its upstream may not go out any more; None while it may.
 
     Only the very rule that admitted it counts: one of the same name can lead elsewhere, with another secret.
     """
+    if access.client != peer.sandbox and not is_known(access.client, parts):
+        return Deny(Reason.CLIENT_UNKNOWN, access.target)
     decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
     if isinstance(decision, Allow) and decision.route == order.route:
         return None

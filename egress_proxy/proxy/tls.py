@@ -79,6 +79,10 @@ class TlsStream:
         """What a later connection can resume; with TLS 1.3 it comes with or before the first answer."""
         return self._tls.session
 
+    def is_resumed(self) -> bool:
+        """Whether the handshake resumed the session that it was given."""
+        return bool(self._tls.session_reused)
+
     def take(self, limit_bytes: int | None = None) -> bytes | None:
         if self._ending is None and not self._is_holding():
             arrived = self._below.take(limit_bytes)

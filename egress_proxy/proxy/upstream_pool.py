@@ -5,6 +5,7 @@ forward.py (uses them).
 """
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ from egress_proxy.proxy.tls import TlsFailed, TlsStream
 # Servers close idle connections after 60 to 75 s as a rule; ours go first.
 IDLE_S = 50.0
 IDLE_PER_ROUTE = 32
+# How often a session is asked for where the upstream resumes none: Python loses a copy of it each time
+# (CPython issue 116810), some kilobytes.
+SESSION_S = 600.0
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class Lane:
         self._pool = pool
         self._idle: list[Upstream] = []
         self.session: ssl.SSLSession | None = None
+        self._session_due_at = -math.inf
 
     async def acquire(self, allow: Allow, *, fresh: bool = False) -> Upstream | Deny:
         """A connection for one request, kept or new; ``fresh`` asks for a new one."""
@@ -65,13 +70,19 @@ class Lane:
     def release(self, upstream: Upstream) -> None:
         """Give a connection back after a complete exchange."""
         if upstream.is_fresh and isinstance(upstream.stream, TlsStream):
-            self.session = upstream.stream.session() or self.session  # the next handshake costs a third
+            self._keep_session(upstream.stream)
         if len(self._idle) >= IDLE_PER_ROUTE or not upstream.http.is_reusable():
             upstream.stream.close()
             return
         upstream.is_fresh = False
         upstream.idle_since = self._pool.clock()
         self._idle.append(upstream)
+
+    def _keep_session(self, stream: TlsStream) -> None:
+        """With a session the next handshake costs a third."""
+        now = self._pool.clock()
+        if not stream.is_resumed() and now >= self._session_due_at:
+            self.session, self._session_due_at = stream.session(), now + SESSION_S
 
     def close_idle(self, since: float) -> None:
         """Close connections that have been idle since then, or have been closed by the upstream."""

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.benchmarks.endurance.check import MIB, check_killing, check_memory, check_transfer, endured_service
+from tests.benchmarks.endurance.check import (
+    MIB,
+    check_killing,
+    check_killing_injected,
+    check_memory,
+    check_transfer,
+    endured_service,
+    injecting_service,
+)
 from tests.support.service import Service
 
 RELAYS = ("epoll", "loop") if sys.platform == "linux" else ("loop",)
@@ -46,3 +54,19 @@ def test_memory_stays_flat_over_thousands_of_connections(service: Service) -> No
 def test_peers_that_are_killed_at_any_moment_leave_nothing_behind(service: Service) -> None:
     seen, faults = check_killing(service, 5.0)
     assert not faults, seen
+
+
+@linux_only
+@pytest.mark.parametrize("relay", RELAYS)
+def test_clients_of_a_rule_that_are_killed_get_their_own_answers_whole_or_cut_visibly(relay: str) -> None:
+    """Both, for they take in a client's first request in different places."""
+    with injecting_service("--relay", relay) as (service, upstream):
+        seen, faults = check_killing_injected(service, upstream, 5.0)
+        assert not faults, seen
+
+
+@linux_only
+def test_the_same_holds_where_the_upstream_speaks_tls() -> None:
+    with injecting_service(tls=True) as (service, upstream):
+        seen, faults = check_killing_injected(service, upstream, 5.0)
+        assert not faults, seen

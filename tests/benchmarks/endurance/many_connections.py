@@ -32,6 +32,10 @@ class Growth:
     quarter_bytes: int
     whole_bytes: int
 
+    def __str__(self) -> str:
+        quarter, whole = self.quarter_bytes / 1_048_576, self.whole_bytes / 1_048_576
+        return f"{quarter:.1f} MiB resident after a quarter, {whole:.1f} after all"
+
     def faults(self) -> list[str]:
         grown = self.whole_bytes - self.quarter_bytes
         if grown <= FLAT_BYTES:

@@ -5,18 +5,23 @@ Next: check.py and tests/end_to_end/test_endurance.py, which compare before and 
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from tests.benchmarks.endurance.killing import WORKERS
+from tests.benchmarks.endurance.leaving import WORKERS
 from tests.support import proc_figures
 from tests.support.deadline import eventually
 from tests.support.service import Service
 
+AUDIT_FILE = "audit.jsonl"  # in the service's folder
 _SETTLE_S = 10.0
-# What asyncio says of a task that nobody awaited.
-_ORPHANS = ("Task was destroyed", "was never retrieved", "was never awaited")
+# What asyncio says of a task that nobody awaited, and of a callback that raised.
+_ORPHANS = ("Task was destroyed", "was never retrieved", "was never awaited", "Exception in callback")
 
 
 # Two directions, two ends each; and a tunnel may outlive its client by a moment.
@@ -31,16 +36,17 @@ class Held:
     pipes: int | None
     others: int
 
-    def left(self, before: Held) -> list[str]:
+    def left(self, before: Held, kept_pipe_ends: int = KEPT_PIPE_ENDS) -> list[str]:
         """What is there now and was not ``before``. Pipes stay for the next bulk, as many as it needed."""
         faults = []
         if self.tunnels != before.tunnels:
             faults.append(f"{self.tunnels} tunnels, before {before.tunnels}")
-        unseen = KEPT_PIPE_ENDS if self.pipes is None else 0
+        unseen = kept_pipe_ends if self.pipes is None else 0
         if self.others > before.others + unseen:
             faults.append(f"{self.others} descriptors that are no pipes, before {before.others}")
-        if (self.pipes or 0) > KEPT_PIPE_ENDS:
-            faults.append(f"{self.pipes} ends of pipes, at most {KEPT_PIPE_ENDS} may be kept")
+        most_pipes = max(before.pipes or 0, kept_pipe_ends)
+        if (self.pipes or 0) > most_pipes:
+            faults.append(f"{self.pipes} ends of pipes, at most {most_pipes} may be kept")
         return faults
 
 
@@ -62,20 +68,46 @@ def _pipes(pid: int) -> int | None:
     return count
 
 
-def held_at_rest(service: Service, before: Held) -> Held:
+def held_at_rest(service: Service, before: Held, kept_pipe_ends: int = KEPT_PIPE_ENDS) -> Held:
     """What is held once nothing is left, or after a while what still is."""
     seen = held(service)
 
     def is_clean() -> bool:
         nonlocal seen
         seen = held(service)
-        return not seen.left(before)
+        return not seen.left(before, kept_pipe_ends)
 
     with suppress(TimeoutError):
         eventually(is_clean, _SETTLE_S)
     return seen
 
 
-def orphans(service: Service) -> list[str]:
-    """Lines of the service's log that tell of a task without an owner."""
-    return [line for line in service.stderr.text.splitlines() if any(mark in line for mark in _ORPHANS)]
+def complaints(service: Service) -> list[str]:
+    """Lines that tell of a task without an owner, or of a fault of the service's own."""
+    lines = service.stderr.text.splitlines()
+    found = [line for line in lines if any(mark in line for mark in _ORPHANS)]
+    return found + [str(event) for event in _audited(service) if event["kind"] == "fault"]
+
+
+def unpaired(service: Service) -> list[str]:
+    """Of all injected requests that were allowed, what did not end exactly once. To be asked at rest.
+
+    (Not for tunnels: a client that goes during the dial was allowed, and has none that could end.)
+    """
+    begun: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    for event in _audited(service):
+        match event:
+            case {"kind": "end", "request_id": number}:
+                ended[number] += 1
+            case {"door": "connect_inject", "method": "CONNECT"}:
+                pass  # it asks for nothing yet
+            case {"verdict": "allow", "request_id": number}:
+                begun[number] += 1
+    odd = [number for number in begun | ended if begun[number] != ended[number]]
+    return [f"{len(odd)} allowed requests did not end once each, for example {odd[:3]}"] if odd else []
+
+
+def _audited(service: Service) -> Iterator[dict[str, Any]]:
+    with (service.folder / AUDIT_FILE).open() as lines:
+        yield from map(json.loads, lines)

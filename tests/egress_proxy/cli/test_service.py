@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import signal
 from pathlib import Path
 
 import pytest
 
+from egress_proxy.cli import service as product
+from egress_proxy.cli.plan import PolicyParts
+from egress_proxy.core.events import Ended
+from egress_proxy.core.policy import Policy
+from egress_proxy.proxy.client_tokens import ClientTokens
+from egress_proxy.vault.injection import HeldCredential
 from tests.conftest import Start
+from tests.egress_proxy.proxy.brokers import broker, call
+from tests.support.answers import fixed
 from tests.support.byte_stream import End, read_end, read_exactly
 from tests.support.deadline import eventually
 from tests.support.origins import EchoOrigin
+from tests.support.provider import Provider
 from tests.support.service import Service
 
 
@@ -50,6 +61,30 @@ def test_a_reload_closes_what_is_no_longer_allowed_and_nothing_else(
     kept.sendall(b"still here")
     assert read_exactly(kept, 10) == b"still here"
     assert service.status(goes.address) == 403
+
+
+def held_secrets() -> int:
+    gc.collect()
+    return sum(isinstance(one, HeldCredential) for one in gc.get_objects())
+
+
+def test_a_reload_keeps_nothing_that_was_made_of_the_secrets_before(start: Start) -> None:
+    """In this process, over the port's own parts: what a service holds in memory cannot be asked for."""
+    provider = start(Provider())
+    provider.otherwise(fixed(b"ok"))
+    before = held_secrets()
+    port = start(broker(provider))
+
+    def reloading() -> product.Service:
+        new = PolicyParts(Policy(), {}, ClientTokens())
+        return product.Service(port.parts, port.pool, lambda: new, lambda: None, 1.0, lambda *_: None)
+
+    service = port.call(reloading)
+    assert call(port).ask("GET").status == 200
+    port.log.wait_for(Ended)
+    assert held_secrets() == before + 1
+    asyncio.run_coroutine_threadsafe(service.reload(), port.loop).result(5)
+    assert held_secrets() == before
 
 
 def test_a_file_that_became_wrong_changes_nothing(

@@ -135,6 +135,18 @@ def test_interim_answers_go_first_and_are_not_the_answer() -> None:
     assert sides.answering.status == 200
 
 
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+def test_interim_answers_are_counted_however_they_come_and_whoever_sees_them(version: str) -> None:
+    one = interim(102)
+    shown = one if version == "1.1" else b""
+    together, apart = asked(version=version), asked(version=version)
+    assert together.take_in(one * 64) == [shown * 64]
+    assert apart.take_in(*[one] * 64) == [shown] * 64
+    with pytest.raises(NotHttp, match="no end to the interim answers"):
+        together.take_in(one)
+    assert apart.take_in(fixed(b"ok"))[0].endswith(b"ok")
+
+
 def test_trailers_are_passed_on() -> None:
     out = asked().take_in(chunked(b"hi", trailers=[("X-Sum", "1")]))[0]
     assert out.endswith(chunk(b"hi") + b"0\r\nX-Sum: 1\r\n\r\n")
@@ -207,6 +219,18 @@ def test_a_clean_compressed_body_passes_byte_for_byte() -> None:
     sides = asked()
     assert sides.take_in(encoded("gzip", octets)) == [encoded("gzip", octets)]
     assert sides.answering.body_bytes == len(octets)
+
+
+def test_a_compressed_body_is_to_be_read_in_smaller_pieces_and_no_other() -> None:
+    """Before the head nothing is known, and what passes unread costs nothing."""
+    gzipped, plain, opaque = asked(), asked(), asked(opaque_bodies=True)
+    limits = [sides.answering.read_limit_bytes for sides in (gzipped, plain, opaque)]
+    assert limits == [None, None, None]
+    gzipped.take_in(head(200, [("Content-Encoding", "gzip"), ("Content-Length", "100")]))
+    plain.take_in(head(200, [("Content-Length", "100")]))
+    opaque.take_in(head(200, [("Content-Encoding", "br"), ("Content-Length", "100")]))
+    limits = [sides.answering.read_limit_bytes for sides in (gzipped, plain, opaque)]
+    assert limits == [16_384, None, None]
 
 
 def test_a_body_that_is_not_what_its_coding_says_gives_nothing() -> None:

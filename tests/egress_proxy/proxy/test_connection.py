@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.access import Access, Client, Door, Scheme
 from egress_proxy.core.decision import Allow, Decision, Deny, Reason
 from egress_proxy.core.events import Decided, EndCause, Ended, Event, Faulted
 from egress_proxy.core.grants import Grants, Limits
@@ -33,11 +33,13 @@ from egress_proxy.proxy.rejudge import tunnel_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.vault.secret import Secret
 from tests.conftest import Start
-from tests.egress_proxy.proxy.brokers import broker, call
+from tests.egress_proxy.proxy.brokers import API_HOST, DOORS, Caller, broker, call, rule, secured_broker
+from tests.egress_proxy.proxy.held_upstream import HeldUpstream
 from tests.egress_proxy.proxy.hellos import hello
 from tests.egress_proxy.proxy.socket_pairs import connected_pair
 from tests.support.answers import fixed
 from tests.support.byte_stream import End, close_with_reset, read_end, read_exactly, read_until_end
+from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.data_port import CONNECTIONS, TUNNELS, DataPort, entry
 from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.dns_stub import DnsStub
@@ -791,6 +793,128 @@ def test_an_entry_of_one_client_opens_nothing_for_others(open_port: Open, echo: 
         sock.sendall(connect_request(echo.address, headers=[basic("x", token)]))
         assert read_head(sock).status == status
     assert port.log.of(Decided)[-1].reason is Reason.NOT_LISTED
+
+
+# An injected request that waits for its upstream.
+
+
+@pytest.fixture
+def upstream(start: Start, ca: CertificateAuthority) -> HeldUpstream:
+    provider = start(HeldUpstream(server_context(ca.leaf(API_HOST))))
+    provider.otherwise(fixed(b"ok"))
+    return provider
+
+
+@pytest.fixture
+def waiting(start: Start, upstream: HeldUpstream, ca: CertificateAuthority, dns: DnsStub) -> DataPort:
+    """A port to that upstream, which knows one client by its token."""
+    tokens = ClientTokens(own={"build": Secret("own")})
+    return start(secured_broker(upstream.port, ca, dns, clients=tokens))
+
+
+def ask_and_wait(port: DataPort, upstream: HeldUpstream, door: str) -> Caller:
+    """A client whose request is allowed, written down, and waits for the upstream's handshake."""
+    sock = port.open()
+    if door == "inside":
+        sock.sendall(connect_request(f"{API_HOST}:80", headers=[basic("me", "own")]))
+        assert read_head(sock).status == 200
+    caller = Caller(sock, "" if door == "inside" else f"http://{API_HOST}", API_HOST)
+    caller.send("GET", headers=[basic("me", "own")])
+    upstream.wait_for_connections(1)
+    assert port.log.of(Decided)[-1].verdict == "allow"
+    return caller
+
+
+def remove_rule(port: DataPort) -> None:
+    port.parts.in_force.policy = Policy()
+    port.parts.in_force.credentials = {}
+
+
+def rename_rule(port: DataPort) -> None:
+    """The same host, by another rule: what was taken and judged was the first one's."""
+    route = port.setup.routes[0]
+    port.parts.in_force.policy = Policy(routes=(dataclasses.replace(route, name="other"),))
+
+
+def lead_elsewhere(port: DataPort) -> None:
+    elsewhere = rule(9, host=API_HOST, scheme=Scheme.HTTPS)
+    port.parts.in_force.policy = Policy(routes=(elsewhere,))
+
+
+def deny_host(port: DataPort) -> None:
+    port.setup.deny = [API_HOST]
+    port.parts.in_force.policy = port.setup.policy()
+
+
+def deny_method(port: DataPort) -> None:
+    port.setup.routes = [dataclasses.replace(port.setup.routes[0], methods=frozenset({"POST"}))]
+    port.parts.in_force.policy = port.setup.policy()
+
+
+def revoke_token(port: DataPort) -> None:
+    port.parts.in_force.clients = ClientTokens(own={"other": Secret("own")})
+
+
+MEANWHILE = [
+    (remove_rule, 403, Reason.INJECT_OTHER_TARGET),
+    (rename_rule, 403, Reason.INJECT_OTHER_TARGET),
+    (lead_elsewhere, 403, Reason.INJECT_OTHER_TARGET),
+    (deny_host, 403, Reason.DENIED_BY_RULE),
+    (deny_method, 403, Reason.INJECT_METHOD),
+    (revoke_token, 407, Reason.CLIENT_UNKNOWN),
+]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("change", "status", "reason"), MEANWHILE, ids=[c.__name__ for c, _, _ in MEANWHILE])
+def test_a_request_that_is_void_when_its_upstream_is_there_is_refused_and_nothing_is_sent(
+    waiting: DataPort,
+    upstream: HeldUpstream,
+    door: str,
+    change: Callable[[DataPort], None],
+    status: int,
+    reason: Reason,
+) -> None:
+    caller = ask_and_wait(waiting, upstream, door)
+    waiting.call(lambda: change(waiting))
+    upstream.gate.set()
+    assert refusal(read_until_end(caller.sock)[0]).status == status
+    ended = waiting.log.only(Ended)
+    assert (ended.cause, ended.reason, ended.status) == (EndCause.FAULT, reason, status)
+    assert ended.request_id == waiting.log.of(Decided)[-1].request_id
+    upstream.wait_for_closed()
+    assert upstream.octets_received == 0
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_request_that_waited_is_sent_when_a_reload_has_left_its_rule_as_it_was(
+    waiting: DataPort, upstream: HeldUpstream, door: str
+) -> None:
+    caller = ask_and_wait(waiting, upstream, door)
+
+    def reload() -> None:
+        waiting.setup.routes = [dataclasses.replace(waiting.setup.routes[0])]
+        waiting.parts.in_force.policy = waiting.setup.policy()
+        waiting.parts.in_force.clients = ClientTokens(own={"build": Secret("own")})
+        waiting.parts.forwarder.forget()
+
+    waiting.call(reload)
+    upstream.gate.set()
+    assert read_response(caller.sock).body == b"ok"
+    assert waiting.log.only(Ended).cause is EndCause.DONE
+
+
+def test_the_client_of_a_sandbox_that_waited_needs_no_token(
+    start: Start, upstream: HeldUpstream, waiting: DataPort
+) -> None:
+    pair = connected_pair()
+    waiting.close_at_end(pair.peer)
+    sandbox = Peer("test", Client("sandbox-1"))
+    waiting.call(lambda: waiting.intake.serve(SocketStream(waiting.loop, pair.ours), sandbox))
+    Caller(pair.peer, f"http://{API_HOST}", API_HOST).send("GET")
+    upstream.wait_for_connections(1)
+    upstream.gate.set()
+    assert read_response(pair.peer).body == b"ok"
 
 
 # Questions.

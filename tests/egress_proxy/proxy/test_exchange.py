@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import hashlib
+import random
 import select
 import socket
 import ssl
@@ -17,6 +19,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +46,7 @@ from tests.egress_proxy.proxy.brokers import (
     rule,
     secured_broker,
 )
+from tests.egress_proxy.proxy.key_updates import Sealer
 from tests.egress_proxy.proxy.socket_pairs import Pair, await_unread, connected_pair, fill, two_pairs
 from tests.egress_proxy.proxy.tls_origin import TlsOrigin, drain
 from tests.support.answers import (
@@ -68,7 +72,7 @@ from tests.support.answers import (
     torn_length,
     until_close,
 )
-from tests.support.byte_stream import End, read_exactly, read_until_end
+from tests.support.byte_stream import End, close_with_reset, read_exactly, read_until_end
 from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.data_port import DataPort
 from tests.support.deadline import DEFAULT_S, eventually
@@ -135,6 +139,23 @@ def test_interim_answers_reach_the_client_at_once_and_in_order(port: DataPort, p
     response = read_response(caller.sock)
     assert [one.status for one in response.interim] == [102]
     assert (response.status, response.body) == (200, b"ok")
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+def test_interim_answers_without_end_are_a_502_behind_so_many(
+    port: DataPort, provider: Provider, version: str
+) -> None:
+    provider.otherwise(play(interim(102) * 64, fixed(b"ok")), play(interim(102) * 65, fixed(b"ok")))
+    ask = request_bytes("GET", "http://127.0.0.1/", [("Host", "127.0.0.1")], version=version)
+    shown = 64 if version == "HTTP/1.1" else 0
+    good, bad = port.ask(ask), port.ask(ask)
+    assert (good.status, good.body, len(good.interim)) == (200, b"ok", shown)
+    assert (bad.status, bad.value("X-Proxy-Error")) == (502, "upstream-protocol")
+    over = port.log.wait_for(Ended, 2)[1]
+    assert (over.reason, over.detail) == (
+        Reason.UPSTREAM_PROTOCOL,
+        "there is no end to the interim answers",
+    )
 
 
 def test_a_client_of_http_1_0_sees_no_interim_answer_and_a_close(port: DataPort, provider: Provider) -> None:
@@ -449,6 +470,39 @@ def test_an_end_of_tls_that_came_with_the_last_bytes_ends_the_answer_though_noth
     assert ended(port).cause is EndCause.DONE
 
 
+def test_an_answer_that_was_read_whole_is_delivered_though_tls_has_something_to_say_and_cannot(
+    start: Start, ca: CertificateAuthority, dns: DnsStub, tmp_path: Path
+) -> None:
+    """Key updates came right behind it, and the server was gone when they were to be answered."""
+    asked, go, gone = threading.Event(), threading.Event(), threading.Event()
+    context = server_context(ca.leaf(API_HOST))
+    context.num_tickets, context.keylog_filename = 0, str(tmp_path / "secrets")
+
+    def answer(sock: ssl.SSLSocket) -> None:
+        sealer = Sealer(sock, tmp_path / "secrets")
+        sock.recv(65_536)
+        asked.set()
+        go.wait(DEFAULT_S)
+        records = (sealer.sealed(fixed(b"whole")), sealer.key_update(), sealer.key_update())
+        socket.socket.sendall(sock, b"".join(records))
+        close_with_reset(sock)
+        gone.set()
+
+    origin = start(TlsOrigin(context, answer))
+    port = start(secured_broker(origin.port, ca, dns))
+    caller = call(port, host=API_HOST)
+    caller.send("GET")
+    assert asked.wait(DEFAULT_S)
+
+    def look_away() -> bool:
+        go.set()
+        return gone.wait(DEFAULT_S)
+
+    assert port.call(look_away)  # its loop sees the answer and the reset at once
+    assert read_response(caller.sock).body == b"whole"
+    assert ended(port).cause is EndCause.DONE
+
+
 SPOKEN_NONSENSE = {
     "another protocol": (nonsense(), "upstream-protocol"),
     "a reset": (reset(), "upstream-protocol"),
@@ -648,6 +702,33 @@ async def test_everybody_else_has_a_turn_after_each_read_of_a_fast_exchange(
                 upstream.peer.sendall(fixed(b"ok"))
             assert (await ended).is_answered
     assert largest <= 2 * 1024
+
+
+async def test_a_compressed_answer_is_read_in_smaller_turns() -> None:
+    """A small piece of it can be a thousand times as much text to look through."""
+    body = gzip.compress(random.Random(1).randbytes(100_000))
+    headers = [("Content-Encoding", "gzip"), ("Content-Length", str(len(body)))]
+    ends: list[ExchangeEnd] = []
+    with two_pairs() as (client, upstream):
+        exchange = exchange_between(client, upstream, 0, ends.append)
+        exchange.start()
+        upstream.peer.sendall(head(200, headers))
+        async with asyncio.timeout(DEFAULT_S):
+            while exchange.status is None:
+                await asyncio.sleep(0)
+            upstream.peer.sendall(body)
+            await_unread(upstream.ours, len(body))
+            largest = moved = 0
+            while moved < len(body):
+                await asyncio.sleep(0)
+                before, moved = moved, exchange.received_bytes
+                largest = max(largest, moved - before)
+            received = await asyncio.to_thread(read_exactly, client.peer, len(head(200, headers) + body))
+            while not ends:
+                await asyncio.sleep(0)
+    assert received == head(200, headers) + body
+    assert 0 < largest <= 16_384 + 4096  # a step that ended like a secret begins may have waited
+    assert ends[0].is_answered
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -583,26 +584,35 @@ def test_a_request_on_a_fresh_connection_is_not_repeated(port: DataPort, provide
     assert len(provider.requests) == 1
 
 
-def test_a_repeated_request_may_find_that_there_is_no_upstream_any_more(start: Start) -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+class LastAnswer:
+    """An upstream that answers one request, takes a second one in, and is gone for good."""
 
-    def serve() -> None:
-        sock, _ = listener.accept()
+    def __enter__(self) -> LastAnswer:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, name="support-once", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+
+    def _serve(self) -> None:
+        sock, _ = self._listener.accept()
         read_until(sock, b"\r\n\r\n")
         sock.sendall(OK)
         read_until(sock, b"\r\n\r\n")
-        listener.close()
+        self._listener.close()
         close_with_reset(sock)
 
-    thread = threading.Thread(target=serve, name="support-once", daemon=True)
-    thread.start()
-    route = rule(listener.getsockname()[1])
+
+def test_a_repeated_request_may_find_that_there_is_no_upstream_any_more(start: Start) -> None:
+    route = rule(start(LastAnswer()).port)
     port = start(DataPort(routes=[route], credentials={route.name: credential(SECRET)}))
     caller = call(port)
     assert caller.ask("GET").status == 200
     assert error(caller.ask("GET")) == (502, "upstream-unreachable")
     assert port.log.wait_for(Ended, 2)[-1].reason is Reason.UPSTREAM_REFUSED
-    thread.join()
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -619,6 +629,48 @@ def test_a_kept_connection_that_the_upstream_has_closed_is_noticed_for_every_met
 
 
 # What is recorded besides.
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    made = Recorder(tmp_path / "requests.jsonl", lambda: 1_800_000_000.0)
+    yield made
+    made.close()
+
+
+def recorded(folder: Path) -> list[tuple[str, str]]:
+    """Method and path of each line."""
+    lines = map(json.loads, (folder / "requests.jsonl").read_text().splitlines())
+    return [(line["method"], line["path"]) for line in lines]
+
+
+@pytest.mark.parametrize("way", ["in a task", "without one"])
+def test_each_attempt_that_went_out_is_recorded_when_a_request_is_repeated(
+    start: Start, provider: Provider, tmp_path: Path, recorder: Recorder, way: str
+) -> None:
+    port = start(broker(provider, recorder=recorder))
+    caller = call(port)
+    assert caller.ask("GET", "/1").status == 200
+    provider.otherwise(play(abort), OK)
+    asking = call(port) if way == "in a task" else caller
+    assert asking.ask("DELETE", "/2").status == 200
+    port.log.wait_for(Ended, 2)
+    assert [request.target for request in provider.requests] == ["/1", "/2", "/2"]
+    assert recorded(tmp_path) == [("GET", "/1"), ("DELETE", "/2"), ("DELETE", "/2")]
+
+
+@pytest.mark.parametrize("way", ["in a task", "without one"])
+def test_an_attempt_that_went_out_is_recorded_though_it_cannot_be_repeated(
+    start: Start, tmp_path: Path, recorder: Recorder, way: str
+) -> None:
+    route = rule(start(LastAnswer()).port)
+    port = start(DataPort(routes=[route], credentials={route.name: credential(SECRET)}, recorder=recorder))
+    caller = call(port)
+    assert caller.ask("GET", "/1").status == 200
+    asking = call(port) if way == "in a task" else caller
+    assert error(asking.ask("DELETE", "/2")) == (502, "upstream-unreachable")
+    port.log.wait_for(Ended, 2)
+    assert recorded(tmp_path) == [("GET", "/1"), ("DELETE", "/2")]
 
 
 def test_bodies_are_recorded_as_they_were_sent(start: Start, provider: Provider, tmp_path: Path) -> None:

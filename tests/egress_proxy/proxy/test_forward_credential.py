@@ -7,6 +7,7 @@ itself is in test_reflection.py, its forms in vault/test_injection.py.
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import json
 import os
@@ -19,18 +20,23 @@ from urllib.parse import quote
 import pytest
 
 from egress_proxy.core.decision import Reason
-from egress_proxy.core.events import EndCause, Ended, record_of
+from egress_proxy.core.events import Decided, EndCause, Ended, record_of
+from egress_proxy.core.policy import Policy
 from egress_proxy.proxy.order import ForwardLimits
-from egress_proxy.vault.injection import Credential
+from egress_proxy.proxy.secret_search import Forms
+from egress_proxy.vault.injection import Credential, HeldCredential, Rewriter
 from egress_proxy.vault.sources import open_source, parse_source
 from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import (
+    API_HOST,
     DOORS,
     SECRET,
     broker,
     call,
     rule,
+    secured_broker,
 )
+from tests.egress_proxy.proxy.held_upstream import HeldUpstream
 from tests.support.answers import (
     abort,
     bodiless,
@@ -51,8 +57,11 @@ from tests.support.answers import (
     torn_chunk,
 )
 from tests.support.byte_stream import End, read_until_end
+from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.data_port import DataPort
-from tests.support.http import Response, read_chunk, read_head, request_bytes
+from tests.support.dns_stub import DnsStub
+from tests.support.http import Response, read_chunk, read_head, read_response, request_bytes
+from tests.support.live_stream import LiveStream
 from tests.support.origins import pattern
 from tests.support.provider import Provider
 
@@ -121,6 +130,99 @@ def test_a_secret_that_cannot_be_read_sends_nothing_out(
     assert error(refused) == (502, "secret-unavailable")
     assert ended(port).reason is Reason.SECRET_UNAVAILABLE
     assert provider.connections_accepted == 0
+
+
+@pytest.fixture
+def upstream(start: Start, ca: CertificateAuthority) -> HeldUpstream:
+    made = start(HeldUpstream(server_context(ca.leaf(API_HOST))))
+    made.otherwise(reply_with(lambda request: fixed(b"sk-first sk-second")))
+    return made
+
+
+@pytest.fixture
+def waiting(
+    start: Start, upstream: HeldUpstream, ca: CertificateAuthority, dns: DnsStub, key_file: Path
+) -> DataPort:
+    """A port to that upstream, with a secret in a file."""
+    made = secured_broker(upstream.port, ca, dns)
+    made.setup.credentials = {"provider": file_credential(key_file)}
+    return start(made)
+
+
+def test_a_secret_that_changes_while_the_upstream_is_dialled_is_sent_and_guarded_as_it_is_then(
+    waiting: DataPort, upstream: HeldUpstream, key_file: Path
+) -> None:
+    caller = call(waiting, host=API_HOST)
+    caller.send("GET")
+    upstream.wait_for_connections(1)
+    key_file.write_text("sk-second\n")
+    upstream.gate.set()
+    assert read_response(caller.sock).body == b"sk-first *********"
+    assert upstream.only_request.value("Authorization") == "Bearer sk-second"
+    assert b"sk-first" not in upstream.only_request.raw_head
+
+
+def test_a_secret_that_goes_while_the_upstream_is_dialled_sends_nothing_out(
+    waiting: DataPort, upstream: HeldUpstream, key_file: Path
+) -> None:
+    caller = call(waiting, host=API_HOST)
+    caller.send("GET")
+    upstream.wait_for_connections(1)
+    os.unlink(key_file)
+    upstream.gate.set()
+    refused = read_response(caller.sock)
+    assert error(refused) == (502, "secret-unavailable")
+    assert ended(waiting).reason is Reason.SECRET_UNAVAILABLE
+    assert len(waiting.log.of(Decided)) == 1
+    upstream.wait_for_closed()
+    assert upstream.octets_received == 0
+
+
+def made_of_secrets() -> list[object]:
+    """What is in memory now that a secret in its clear forms is part of."""
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, HeldCredential | Rewriter | Forms)]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_was_made_of_a_secret_is_forgotten_when_the_settings_are_new(
+    port: DataPort, provider: Provider, door: str
+) -> None:
+    before = made_of_secrets()
+    caller = call(port, door)
+    for _ in range(2):  # in a task, and without one
+        assert caller.ask("GET").status == 200
+    port.log.wait_for(Ended, 2)
+    kept = [one for one in made_of_secrets() if all(one is not other for other in before)]
+    assert {type(one) for one in kept} == {HeldCredential, Rewriter, Forms}
+
+    def reload() -> None:
+        port.parts.in_force.policy = Policy()
+        port.parts.in_force.credentials = {}
+        port.parts.forwarder.forget()
+
+    port.call(reload)
+    del kept
+    assert [one for one in made_of_secrets() if all(one is not other for other in before)] == []
+
+
+def test_an_answer_that_is_under_way_when_the_settings_are_new_is_guarded_on(
+    port: DataPort, provider: Provider
+) -> None:
+    stream = LiveStream()
+    provider.otherwise(stream)
+    caller = call(port)
+    caller.send("GET")
+    read_head(caller.sock)
+
+    def reload() -> None:
+        port.parts.in_force.policy = Policy()
+        port.parts.in_force.credentials = {}
+        port.parts.forwarder.forget()
+
+    port.call(reload)
+    stream.push(b"<" + VALUE + b">")
+    assert read_chunk(caller.sock) == b"<" + STARS + b">"
 
 
 def test_a_credential_that_a_reload_wrote_differently_is_guarded_as_it_is_sent(

@@ -31,14 +31,28 @@ from egress_proxy.proxy.forward import Claim, Forwarder
 from egress_proxy.proxy.order import ExchangeEnd
 from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.upstream_pool import Lane
+from egress_proxy.vault.injection import Rewriter
 from tests.conftest import Start
-from tests.egress_proxy.proxy.brokers import DOORS, PLAIN_HOST, Caller, broker, call, rule
+from tests.egress_proxy.proxy.brokers import (
+    API_HOST,
+    DOORS,
+    PLAIN_HOST,
+    Caller,
+    broker,
+    call,
+    rule,
+    secured_broker,
+)
+from tests.egress_proxy.proxy.held_upstream import HeldUpstream
 from tests.egress_proxy.proxy.hellos import hello
 from tests.egress_proxy.proxy.socket_pairs import connected_pair
 from tests.support.answers import chunked, close, fixed, held, play, read_body
 from tests.support.byte_stream import End, close_with_reset, read_end, read_until_end
-from tests.support.data_port import CONNECTIONS, DataPort
+from tests.support.certificates import CertificateAuthority, server_context
+from tests.support.data_port import CONNECTIONS, DataPort, credential
 from tests.support.deadline import eventually
+from tests.support.dns_stub import DnsStub
 from tests.support.http import read_head, read_response, request_bytes
 from tests.support.live_stream import LiveStream
 from tests.support.origins import StuckOrigin
@@ -52,6 +66,7 @@ GET = request_bytes("GET", URL + "/", [("Host", PLAIN_HOST)])
 A_TASK = ["Intake._serve"]
 
 by_both_doors = pytest.mark.parametrize("door", DOORS)
+by_both_ways = pytest.mark.parametrize("way", ["in a task", "without one"])
 
 
 @pytest.fixture
@@ -77,6 +92,12 @@ def kept(port: DataPort, door: str = "absolute") -> Caller:
     assert caller.ask("GET").status == 200
     settled(port)
     return caller
+
+
+def served(port: DataPort, way: str, door: str = "absolute") -> Caller:
+    """A client whose next request is served this way, and goes to the upstream that is kept for it."""
+    caller = kept(port, door)
+    return caller if way == "without one" else call(port, door)
 
 
 def close_upstream(provider: Provider) -> None:
@@ -430,6 +451,62 @@ def test_a_request_that_could_do_something_twice_is_a_502_on_a_dead_upstream(
     settled(port)
 
 
+@by_both_ways
+@by_both_doors
+@pytest.mark.parametrize("reload", ["another upstream", "another host", "removed"])
+def test_a_request_is_not_repeated_once_its_rule_is_not_the_one_that_admitted_it(
+    start: Start, port: DataPort, provider: Provider, way: str, door: str, reload: str
+) -> None:
+    """The rule's name leads to another host by then, with a secret that the old one must not get."""
+    other = start(Provider())
+    rules = {
+        "another upstream": (rule(other.port),),
+        "another host": (rule(other.port, host="127.0.0.2"),),
+        "removed": (),
+    }
+    caller = served(port, way, door)
+    gate = threading.Event()
+    provider.on("/dies", play(read_body, gate, close))
+    caller.send("GET", "/dies")
+    provider.wait_for_requests(2)
+    seen = provider.octets_received
+
+    def swap() -> None:
+        port.parts.in_force.policy = Policy(routes=rules[reload])
+        port.parts.in_force.credentials = {"provider": credential("sk-OTHER-456")} if rules[reload] else {}
+
+    port.call(swap)
+    gate.set()
+    refused = read_response(caller.sock)
+    assert (refused.status, refused.value("X-Proxy-Error")) == (403, "blocked-by-policy")
+    assert read_end(caller.sock) is End.EOF
+    ended = port.log.wait_for(Ended, 2)
+    assert (ended[1].cause, ended[1].reason) == (EndCause.FAULT, Reason.INJECT_OTHER_TARGET)
+    eventually(lambda: provider.open_connections == 0, what="what was dialled in vain to be closed")
+    assert provider.octets_received == seen
+    assert other.connections_accepted == 0
+
+
+@by_both_ways
+def test_a_request_is_repeated_with_the_secret_that_its_rule_has_by_then(
+    port: DataPort, provider: Provider, way: str
+) -> None:
+    caller = served(port, way)
+    gate = threading.Event()
+    provider.on("/dies", play(read_body, gate, close), OK)
+    caller.send("GET", "/dies")
+    provider.wait_for_requests(2)
+
+    def rotate() -> None:
+        port.parts.in_force.credentials = {"provider": credential("sk-NEXT-456")}
+
+    port.call(rotate)
+    gate.set()
+    assert read_response(caller.sock).body == b"ok"
+    sent = [request.value("Authorization") for request in provider.requests[1:]]
+    assert sent == ["Bearer sk-CANARY-123", "Bearer sk-NEXT-456"]
+
+
 # The time and the end of a kept client.
 
 
@@ -543,12 +620,12 @@ def test_the_end_of_the_service_cuts_an_exchange_and_writes_that_down(
 SANDBOX = Client("sandbox-1")
 
 
-def come_in(port: DataPort, sandbox: Client) -> Caller:
+def come_in(port: DataPort, sandbox: Client, host: str = PLAIN_HOST) -> Caller:
     """A client that came by a sandbox's own listener."""
     pair = connected_pair()
     port.close_at_end(pair.peer)
     port.call(lambda: port.intake.serve(SocketStream(port.loop, pair.ours), Peer("test", sandbox)))
-    return Caller(pair.peer, URL)
+    return Caller(pair.peer, f"http://{host}", host)
 
 
 def test_the_end_of_a_sandbox_cuts_its_exchanges_and_nobody_elses(port: DataPort, provider: Provider) -> None:
@@ -610,6 +687,146 @@ def test_kept_clients_count_among_those_that_there_may_be(
     callers[0].sock.close()
     eventually(lambda: port.call(lambda: len(port.intake._kept)) == 2)
     kept(port)
+
+
+# Every request that went out, or was about to, has its one end line.
+
+
+def ends_of_all(port: DataPort) -> list[EndCause]:
+    """How each request that was allowed ended, in order; each has exactly one end."""
+    allowed = [event.request_id for event in port.log.of(Decided) if event.verdict == "allow"]
+    ended = port.log.wait_for(Ended, len(allowed))
+    assert sorted(event.request_id for event in ended) == sorted(allowed)
+    return [event.cause for event in sorted(ended, key=lambda event: allowed.index(event.request_id))]
+
+
+CAUSES = {"sandbox": EndCause.SANDBOX_ENDED, "service": EndCause.DRAINED}
+by_both_ends = pytest.mark.parametrize("who", CAUSES)
+
+
+def end(port: DataPort, who: str) -> None:
+    if who == "service":
+        port.stop()
+    else:
+        port.call(lambda: port.intake.end_client(SANDBOX))
+
+
+@by_both_ends
+def test_a_request_whose_client_is_ended_while_it_is_dialled_for_has_its_end_line(
+    start: Start, ca: CertificateAuthority, dns: DnsStub, who: str
+) -> None:
+    provider = start(HeldUpstream(server_context(ca.leaf(API_HOST))))
+    port = start(secured_broker(provider.port, ca, dns))
+    caller = come_in(port, SANDBOX, API_HOST)
+    caller.send("GET")
+    provider.wait_for_connections(1)
+    assert port.log.of(Ended) == []
+    end(port, who)
+    assert read_end(caller.sock) is not End.OPEN
+    assert ends_of_all(port) == [CAUSES[who]]
+    provider.gate.set()
+    provider.wait_for_closed()
+    assert provider.octets_received == 0
+
+
+@by_both_ends
+@by_both_ways
+def test_a_request_whose_client_is_ended_while_it_is_dialled_for_again_has_one_end_line(
+    start: Start, ca: CertificateAuthority, dns: DnsStub, way: str, who: str
+) -> None:
+    provider = start(HeldUpstream(server_context(ca.leaf(API_HOST)), held_from=1))
+    provider.otherwise(OK)
+    provider.on("/dies", play(read_body, close))
+    port = start(secured_broker(provider.port, ca, dns))
+    caller = come_in(port, SANDBOX, API_HOST)
+    assert caller.ask("GET").status == 200
+    settled(port)
+    if way == "in a task":
+        caller = come_in(port, SANDBOX, API_HOST)
+    caller.send("GET", "/dies")
+    provider.wait_for_connections(2)
+    end(port, who)
+    assert read_end(caller.sock) is not End.OPEN
+    assert ends_of_all(port) == [EndCause.DONE, CAUSES[who]]
+    provider.gate.set()
+    provider.wait_for_closed(1)
+    assert len(provider.requests) == 2
+
+
+@by_both_ends
+def test_a_request_whose_client_is_ended_before_it_could_be_repeated_has_one_end_line(
+    port: DataPort, provider: Provider, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """The task that is to repeat it has been made, and had no turn yet."""
+    caller = come_in(port, SANDBOX)
+    assert caller.ask("GET").status == 200
+    settled(port)
+    provider.on("/dies", play(read_body, close))
+    exchange = Forwarder.exchange
+
+    def exchange_and_end(self: Forwarder, claim: Claim, client: SocketStream, on_end: OnEnd) -> object:
+        def hear(over: Exchange, how: ExchangeEnd) -> None:
+            on_end(over, how)
+            if who == "sandbox":
+                port.intake.end_client(SANDBOX)
+            else:
+                port.intake.end_all()
+
+        return exchange(self, claim, client, hear)
+
+    monkeypatch.setattr(Forwarder, "exchange", exchange_and_end)
+    caller.send("GET", "/dies")
+    assert read_end(caller.sock) is not End.OPEN
+    settled(port)
+    assert ends_of_all(port) == [EndCause.DONE, CAUSES[who]]
+
+
+def fail(*_: object) -> None:
+    raise RuntimeError("canary")
+
+
+def break_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault while it is judged again, with an upstream at hand."""
+    monkeypatch.setattr("egress_proxy.proxy.connection.order_is_void", fail)
+
+
+def break_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault between what was written down and what is sent."""
+    monkeypatch.setattr("egress_proxy.proxy.forward.Exchange", fail)
+
+
+def break_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault when all is over, in what becomes of the upstream."""
+    monkeypatch.setattr(Lane, "release", fail)
+
+
+by_all_faults = pytest.mark.parametrize(
+    ("way", "break_it"),
+    [
+        ("in a task", break_judge),
+        ("in a task", break_exchange),
+        ("in a task", break_release),
+        ("without one", break_exchange),
+        ("without one", break_release),
+    ],
+)
+
+
+@by_all_faults
+def test_a_fault_around_an_exchange_leaves_its_request_one_end_line(
+    start: Start,
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    break_it: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    port = start(broker(provider, expect_faults=True))
+    bad = served(port, way)
+    break_it(monkeypatch)
+    bad.send("GET")
+    assert read_until_end(bad.sock)[1] is not End.OPEN
+    port.log.wait_for(Faulted)
+    assert ends_of_all(port)[-1] is EndCause.FAULT
 
 
 # Faults of ours.
@@ -690,6 +907,48 @@ def test_a_fault_in_an_exchange_ends_that_client_alone_and_is_logged_once(
     assert "canary" not in repr(fault)
     assert port.log.wait_for(Ended, 3)[-1].cause is EndCause.FAULT
     assert good.ask("GET").body == b"ok"
+
+
+@by_all_faults
+def test_a_fault_around_an_exchange_ends_that_client_alone_is_logged_once_and_leaves_no_socket(
+    start: Start,
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    break_it: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    port = start(broker(provider, expect_faults=True))
+    good = kept(port)
+    bad = served(port, way)
+    port.log.wait_for(Ended, len(port.log.of(Decided)))
+    others = port.registered_descriptors() - 1 - (way == "without one")  # its upstream, and it
+    with monkeypatch.context() as patched:
+        break_it(patched)
+        bad.send("GET")
+        assert read_until_end(bad.sock)[1] is not End.OPEN
+        fault = port.log.only(Faulted)
+    assert (fault.error, fault.request_id) == ("RuntimeError", port.log.of(Decided)[-1].request_id)
+    assert "canary" not in repr(fault)
+    settled(port)
+    assert provider.wait_for_closed() is not End.OPEN
+    assert port.registered_descriptors() <= others + 1
+    assert port.call(port.intake.end_idle) == 0
+    assert read_end(good.sock) is End.EOF
+    assert call(port).ask("GET").body == b"ok"
+    assert port.log.of(Faulted) == [fault]
+
+
+@by_both_ways
+def test_a_fault_in_rewriting_a_head_lets_go_of_the_upstream_that_was_claimed(
+    start: Start, provider: Provider, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    port = start(broker(provider, expect_faults=True))
+    bad = served(port, way)
+    monkeypatch.setattr(Rewriter, "rewrite", fail)
+    bad.send("GET")
+    assert read_until_end(bad.sock)[1] is not End.OPEN
+    assert port.log.only(Faulted).error == "RuntimeError"
+    assert provider.wait_for_closed() is not End.OPEN
 
 
 def test_a_fault_in_writing_down_an_end_is_logged_once_and_hurts_nobody(

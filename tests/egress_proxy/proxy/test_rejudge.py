@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 import pytest
 
-from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.access import Access, Client, Door, InjectRoute, Scheme
 from egress_proxy.core.decision import Allow, Ask, Deny, Reason
 from egress_proxy.core.events import Event
 from egress_proxy.core.grants import Limits
-from egress_proxy.core.host import Name, Target, parse_authority
+from egress_proxy.core.host import Name, Target, parse_authority, parse_host
 from egress_proxy.core.policy import OnMiss, decide
+from egress_proxy.core.request import parse_head
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.grant_store import MemoryGrantStore
+from egress_proxy.proxy.order import Order
 from egress_proxy.proxy.outbound import Outbound
 from egress_proxy.proxy.parts import InForce, Parts
+from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.readiness import LoopReadiness
-from egress_proxy.proxy.rejudge import no_longer_allowed, tunnel_is_unwanted
+from egress_proxy.proxy.rejudge import no_longer_allowed, order_is_void, tunnel_is_unwanted
 from egress_proxy.proxy.tunnel import TunnelFacts
 from egress_proxy.proxy.tunnel_table import TunnelTable
 from egress_proxy.proxy.upstream_pool import UpstreamPool
@@ -234,3 +238,70 @@ def test_a_tunnel_that_rests_on_a_spent_grant_keeps_the_address_it_was_given() -
     allow = bench.use(max_uses=1)
     assert not bench.is_unwanted(allow, str(PUBLIC))
     assert bench.is_unwanted(allow, str(INWARD))
+
+
+# Injected requests that waited for their upstream.
+
+ROUTE = InjectRoute("provider", parse_host("api.example"), 80, 443, Scheme.HTTPS)
+ASKED = Access(Client(), parse_authority("api.example:80"), Door.ABSOLUTE, "GET", b"/v1/x")
+REQUEST = parse_head(b"GET http://api.example/v1/x HTTP/1.1\r\n\r\n")
+WAY_BACK = {
+    "as it was": ([replace(ROUTE)], [], None),
+    "gone": ([], [], Reason.INJECT_OTHER_TARGET),
+    "to another port": ([replace(ROUTE, upstream_port=444)], [], Reason.INJECT_OTHER_TARGET),
+    "to another host": (
+        [replace(ROUTE, host=parse_host("other.example"))],
+        [],
+        Reason.INJECT_OTHER_TARGET,
+    ),
+    "by another name": ([replace(ROUTE, name="other")], [], Reason.INJECT_OTHER_TARGET),
+    "for another client": ([replace(ROUTE, client="build")], [], Reason.INJECT_OTHER_TARGET),
+    "for another method": ([replace(ROUTE, methods=frozenset({"POST"}))], [], Reason.INJECT_METHOD),
+    "for another path": ([replace(ROUTE, paths=(b"/v2",))], [], Reason.INJECT_PATH),
+    "for this path alone": ([replace(ROUTE, paths=(b"/v1",))], [], Reason.INJECT_OTHER_TARGET),
+    "denied": ([ROUTE], ["api.example"], Reason.DENIED_BY_RULE),
+    "behind another": ([replace(ROUTE, name="first"), ROUTE], [], Reason.INJECT_OTHER_TARGET),
+    "before another": ([ROUTE, replace(ROUTE, name="last")], [], None),
+}
+
+
+def admitted(bench: Bench) -> Order:
+    allow = decide(ASKED, bench.parts.in_force.policy, bench.grants.snapshot(), bench.clock())
+    assert isinstance(allow, Allow)
+    return Order("r-1", REQUEST, b"/v1/x", 0, ROUTE, allow)
+
+
+def why_void(
+    bench: Bench, order: Order, access: Access = ASKED, sandbox: Client | None = None
+) -> Reason | None:
+    void = order_is_void(access, order, Peer("test", sandbox), bench.parts)
+    return None if void is None else void.reason
+
+
+@pytest.mark.parametrize(("routes", "deny", "reason"), WAY_BACK.values(), ids=WAY_BACK)
+def test_an_injected_request_goes_out_by_the_very_rule_that_admitted_it_or_not_at_all(
+    routes: Sequence[InjectRoute], deny: Sequence[str], reason: Reason | None
+) -> None:
+    bench = Bench(Setup(routes=[ROUTE]))
+    order = admitted(bench)
+    assert why_void(bench, order) is None
+    bench.swap(Setup(routes=routes, deny=deny))
+    assert why_void(bench, order) is reason
+
+
+def test_an_injected_request_of_a_client_that_is_no_longer_known_does_not_go_out() -> None:
+    tokens = ClientTokens(own={"build": Secret("token")})
+    bench = Bench(Setup(routes=[ROUTE], clients=tokens))
+    order, access = admitted(bench), replace(ASKED, client=Client("build"))
+    assert why_void(bench, order, access) is None
+    bench.parts.in_force.clients = ClientTokens(own={"other": Secret("token")})
+    assert why_void(bench, order, access) is Reason.CLIENT_UNKNOWN
+
+
+def test_an_injected_request_of_a_sandbox_needs_no_token_where_it_came_in_by_its_own_door() -> None:
+    tokens = ClientTokens(own={"build": Secret("token")})
+    bench = Bench(Setup(routes=[ROUTE], clients=tokens))
+    box = Client("sandbox-1")
+    order, access = admitted(bench), replace(ASKED, client=box)
+    assert why_void(bench, order, access, sandbox=box) is None
+    assert why_void(bench, order, access, sandbox=Client("sandbox-2")) is Reason.CLIENT_UNKNOWN

@@ -21,6 +21,7 @@ from egress_proxy.proxy.stream import (
     prepare_accepted,
     reset_on_close,
 )
+from tests.egress_proxy.proxy.socket_pairs import await_unread
 from tests.egress_proxy.proxy.stream_ends import connected, until_readable
 from tests.support.byte_stream import End, close_with_reset, read_end, read_exactly, read_until_end
 from tests.support.deadline import DEFAULT_S
@@ -181,6 +182,19 @@ async def test_taking_tells_bytes_the_end_and_nothing_apart() -> None:
         theirs.shutdown(socket.SHUT_WR)
         await until_readable(ours.sock)
         assert ours.take() == b""
+
+
+async def test_taking_brings_no_more_than_it_may_and_the_rest_is_told_of_again() -> None:
+    async with asyncio.timeout(DEFAULT_S):
+        with connected() as (stream, theirs):
+            theirs.sendall(b"x" * 2500)
+            await asyncio.to_thread(await_unread, stream.sock, 2500)
+            pieces = [stream.take(1000), stream.take(1000)]
+            told = asyncio.Event()
+            stream.look_on(told.set)
+            await told.wait()
+            pieces += [stream.take(1000), stream.take(1000)]
+    assert pieces == [b"x" * 1000, b"x" * 1000, b"x" * 500, None]
 
 
 async def test_taking_from_a_broken_connection_raises() -> None:

@@ -7,17 +7,20 @@ See egress_proxy/proxy/tls.py.
 import asyncio
 import contextlib
 import hashlib
+import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
 from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated
 from egress_proxy.proxy.tls import TlsFailed, TlsStream
 from tests.conftest import Start
-from tests.egress_proxy.proxy.socket_pairs import await_unread
+from tests.egress_proxy.proxy.key_updates import Sealer
+from tests.egress_proxy.proxy.socket_pairs import await_event, await_unread
 from tests.egress_proxy.proxy.stream_ends import descriptors, receive, send, until_readable
 from tests.egress_proxy.proxy.tls_origin import NAME, TlsOrigin, dialled, drain, echo, exchange_all, secured
 from tests.support.byte_stream import End, close_with_reset, end_direction, read_exactly
@@ -293,6 +296,26 @@ async def test_a_server_that_resets_while_the_connection_is_full_breaks_it(
         assert not stream.is_clogged()
 
 
+@pytest.mark.parametrize("limit_bytes", [1, 1000, 16_384])
+async def test_a_read_takes_no_more_from_the_connection_than_it_may(
+    limit_bytes: int, ca: CertificateAuthority, start: Start
+) -> None:
+    def send_records(sock: ssl.SSLSocket) -> None:
+        for begin in range(0, 50_000, 1000):
+            sock.sendall(pattern(50_000)[begin : begin + 1000])
+        drain(sock)
+
+    async with secured(start, ca, send_records) as (stream, sock):
+        await asyncio.to_thread(await_unread, sock, 50_000)
+        received, pieces = bytearray(), []
+        while len(received) < 50_000:
+            piece = stream.take(limit_bytes) or b""
+            pieces.append(len(piece))
+            received += piece
+        assert max(pieces) <= max(limit_bytes, 1000)  # a record that is whole at last is taken whole
+        assert received == pattern(50_000)
+
+
 async def test_an_empty_send_is_no_end(ca: CertificateAuthority, start: Start) -> None:
     async with secured(start, ca, echo) as (stream, _):
         await send(stream, b"")
@@ -382,6 +405,151 @@ async def test_closing_gives_the_descriptor_back(ca: CertificateAuthority, start
         before = descriptors()
         stream.close()
         assert descriptors() <= before - 1
+
+
+# Key updates (RFC 8446 4.6.3). OpenSSL answers one when there is something to read behind it, or to send.
+
+KEY_UPDATE_BYTES = 27  # and as many is its answer
+Seal = Callable[[ssl.SSLSocket, Sealer], None]
+
+
+@contextlib.asynccontextmanager
+async def updating(
+    start: Start, ca: CertificateAuthority, folder: Path, script: Seal
+) -> AsyncIterator[tuple[TlsStream, SocketStream]]:
+    """Our stream, and the one below it, to a server whose script seals what it sends."""
+    context = server_context(ca.leaf(NAME))
+    context.num_tickets = 0
+    keylog = folder / "secrets"
+    context.keylog_filename = str(keylog)
+    origin = start(TlsOrigin(context, lambda sock: script(sock, Sealer(sock, keylog))))
+    async with dialled(origin.port) as below:
+        yield await TlsStream.connect(below, ca.client_context(), NAME), below
+
+
+def send_raw(sock: ssl.SSLSocket, records: bytes) -> None:
+    socket.socket.sendall(sock, records)
+
+
+async def test_a_key_update_is_answered_and_no_end(
+    ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    def update(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        send_raw(sock, sealer.sealed(b"one") + sealer.key_update() + sealer.sealed(b"two"))
+        send_raw(sock, sealer.sealed(sock.recv(10)))  # sealed by the new key, or OpenSSL refuses it
+
+    async with updating(start, ca, tmp_path, update) as (stream, _):
+        assert await receive(stream) + (await receive(stream) if stream.has_more() else b"") == b"onetwo"
+        await send(stream, b"three")
+        assert await receive(stream) == b"three"
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+async def test_a_key_update_is_answered_in_its_place_though_the_connection_is_full(
+    count: int, ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    begin = threading.Event()
+    arrived: list[bytes] = []
+
+    def update(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        send_raw(sock, b"".join(sealer.key_update() for _ in range(count)))
+        begin.wait(DEFAULT_S)
+        arrived.append(read_exactly(sock, BULK_BYTES + 5))
+        send_raw(sock, sealer.sealed(b"done"))
+
+    async with updating(start, ca, tmp_path, update) as (stream, below):
+        stream.give(pattern(BULK_BYTES))
+        assert stream.is_clogged()
+        await asyncio.to_thread(await_unread, below.sock, count * KEY_UPDATE_BYTES)
+        assert stream.take() is None
+        assert not stream.has_more()
+        stream.give(b"after")
+        begin.set()
+        assert await receive(stream, DEFAULT_S) == b"done"
+    assert arrived == [pattern(BULK_BYTES) + b"after"]
+
+
+async def test_a_server_that_asks_for_key_updates_without_end_and_takes_none_in_is_a_reset(
+    ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    """Each would be one more answer that waits for it in our memory."""
+    over = threading.Event()
+
+    def flood(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        with contextlib.suppress(OSError):
+            send_raw(sock, b"".join(sealer.key_update() for _ in range(20_000)) + sealer.sealed(b"too late"))
+        over.wait(20)
+
+    async with updating(start, ca, tmp_path, flood) as (stream, below):
+        stream.give(pattern(4 * BULK_BYTES))  # more than the kernel holds at both ends
+        assert stream.is_clogged()
+        waiting = len(below._unsent)
+        with pytest.raises(StreamReset):
+            await receive(stream, 20)
+        assert len(below._unsent) - waiting <= 4096
+        with pytest.raises(StreamReset):  # and so it stays
+            stream.take()
+        stream.close()
+        over.set()
+
+
+async def test_answers_that_waited_and_have_gone_out_do_not_count_any_more(
+    ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    """100 each time the connection is full, of the 150 or so that may wait."""
+    bulk = pattern(4 * BULK_BYTES)
+    begin = [threading.Event(), threading.Event()]
+
+    def update(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # or the second time it takes all
+        for gate in begin:
+            sock.recv(1)
+            send_raw(sock, b"".join(sealer.key_update() for _ in range(100)))
+            gate.wait(DEFAULT_S)
+            read_exactly(sock, len(bulk) - 1)
+            send_raw(sock, sealer.key_update() + sealer.sealed(b"next"))
+
+    async with updating(start, ca, tmp_path, update) as (stream, below):
+        for gate in begin:
+            stream.give(bulk)
+            assert stream.is_clogged()
+            await asyncio.to_thread(await_unread, below.sock, 100 * KEY_UPDATE_BYTES)
+            assert stream.take() is None
+            gone = asyncio.Event()
+            stream.on_room = gone.set
+            gate.set()
+            await asyncio.wait_for(gone.wait(), DEFAULT_S)
+            assert await receive(stream, DEFAULT_S) == b"next"
+
+
+async def test_a_server_that_takes_the_answers_in_may_update_its_keys_as_often_as_it_likes(
+    ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    def update(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        for number in range(300):
+            send_raw(sock, sealer.key_update() + sealer.sealed(bytes([number % 256])))
+            assert sock.recv(1) == bytes([number % 256])
+
+    async with updating(start, ca, tmp_path, update) as (stream, _):
+        for number in range(300):
+            assert await receive(stream, DEFAULT_S) == bytes([number % 256])
+            await send(stream, bytes([number % 256]))
+
+
+async def test_what_came_before_a_key_update_that_cannot_be_answered_is_taken_and_then_the_reset(
+    ca: CertificateAuthority, start: Start, tmp_path: Path
+) -> None:
+    def answer_and_reset(sock: ssl.SSLSocket, sealer: Sealer) -> None:
+        send_raw(sock, sealer.sealed(b"a whole answer") + sealer.key_update() + sealer.key_update())
+        close_with_reset(sock)
+
+    async with updating(start, ca, tmp_path, answer_and_reset) as (stream, below):
+        await asyncio.to_thread(await_event, below.sock, select.POLLHUP)
+        assert stream.take() == b"a whole answer"
+        assert stream.has_more()
+        assert not stream.is_quiet()
+        with pytest.raises(StreamReset):
+            stream.take()
 
 
 # What may be used again

@@ -23,7 +23,8 @@ from egress_proxy.core.host import Name, Target
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.http1 import AnswerEnd
 from egress_proxy.proxy.outbound import Outbound
-from egress_proxy.proxy.upstream_pool import IDLE_PER_ROUTE, IDLE_S, Upstream, UpstreamPool
+from egress_proxy.proxy.tls import TlsStream
+from egress_proxy.proxy.upstream_pool import IDLE_PER_ROUTE, IDLE_S, SESSION_S, Upstream, UpstreamPool
 from tests.conftest import Start, StartProvider
 from tests.egress_proxy.proxy.brokers import API_HOST, SECRET, broker, call, rule, secured_broker
 from tests.egress_proxy.proxy.stream_ends import receive, send
@@ -340,6 +341,43 @@ async def test_a_new_connection_resumes_the_session_of_an_earlier_one_of_its_rul
             bench.clock.at += 1
             bench.pool.close_idle()
     assert resumed == [False, True, False]
+
+
+@pytest.mark.parametrize(("resumes", "asked_times"), [(True, 1), (False, 2)])
+async def test_a_session_is_asked_for_where_none_is_resumed_and_not_each_time(
+    start: Start,
+    ca: CertificateAuthority,
+    monkeypatch: pytest.MonkeyPatch,
+    resumes: bool,
+    asked_times: int,
+) -> None:
+    """Python loses a copy of the session whenever it is asked for (CPython issue 116810)."""
+
+    def answer(sock: ssl.SSLSocket) -> None:
+        if sock.recv(1000):
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            drain(sock)
+
+    context = server_context(ca.leaf(API_HOST))
+    if not resumes:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
+    origin = start(TlsOrigin(context, answer))
+    asked: list[TlsStream] = []
+    session = TlsStream.session
+
+    def ask(stream: TlsStream) -> ssl.SSLSession | None:
+        asked.append(stream)
+        return session(stream)
+
+    monkeypatch.setattr(TlsStream, "session", ask)
+    route = rule(origin.port, host=API_HOST, scheme=Scheme.HTTPS)
+    async with ending(Bench(ca.client_context)) as bench:
+        for pause_s in (1, 1, 1, SESSION_S, 1):
+            await bench.exchange(route, OptIn.INWARD)
+            bench.clock.at += pause_s
+            bench.pool.close_idle()
+    assert len(asked) == asked_times
 
 
 async def test_without_tls_no_context_is_made(start: Start) -> None:

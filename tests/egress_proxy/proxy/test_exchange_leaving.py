@@ -7,50 +7,28 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+import zlib
 from collections.abc import Callable
 
 import pytest
 
 from egress_proxy.core.events import EndCause, Ended
-from egress_proxy.proxy.client_watch import CLIENT_LEFT_S, Presence, presence
+from egress_proxy.proxy import exchange as product
+from egress_proxy.proxy.exchange import AHEAD_LIMIT_BYTES, CLIENT_LEFT_S
+from egress_proxy.proxy.stream import READ_BYTES
 from tests.conftest import Start
-from tests.egress_proxy.proxy.brokers import DOORS, Caller, broker, call
-from tests.egress_proxy.proxy.socket_pairs import await_unread, connected_pair
-from tests.support.answers import fixed, held
-from tests.support.byte_stream import End, close_with_reset, read_until_end
+from tests.egress_proxy.proxy.brokers import DOORS, SECRET, Caller, broker, call
+from tests.egress_proxy.proxy.socket_pairs import fill
+from tests.support.answers import bulk, chunk, fixed, head, held, interim
+from tests.support.byte_stream import End, close_with_reset, read_exactly, read_until_end
 from tests.support.data_port import DataPort
 from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.exchange import Exchange
-from tests.support.http import read_chunk, read_head, read_response
+from tests.support.http import read_chunk, read_head, read_response, request_bytes
 from tests.support.live_stream import LiveStream
+from tests.support.origins import pattern
 from tests.support.provider import Provider
-
-# What a look tells.
-
-
-def test_a_look_tells_who_is_quiet_ahead_leaving_or_lost_and_takes_nothing() -> None:
-    pair = connected_pair()
-    with pair.ours, pair.peer:
-        assert presence(pair.ours) is Presence.QUIET
-        pair.peer.sendall(b"next")
-        await_unread(pair.ours, 4)
-        assert presence(pair.ours) is Presence.AHEAD
-        assert presence(pair.ours) is Presence.AHEAD
-        pair.end_by_peer()
-        assert presence(pair.ours) is Presence.AHEAD  # the request comes before the end
-        assert pair.ours.recv(100) == b"next"
-        assert presence(pair.ours) is Presence.LEFT
-        assert presence(pair.ours) is Presence.LEFT
-
-
-def test_a_look_at_a_client_that_reset_says_so() -> None:
-    pair = connected_pair()
-    with pair.ours, pair.peer:
-        pair.reset_by_peer()
-        assert presence(pair.ours) is Presence.RESET
-
-
-# What follows from it.
 
 by_both_doors = pytest.mark.parametrize("door", DOORS)
 
@@ -159,6 +137,79 @@ def test_a_client_that_ended_its_direction_is_given_up_when_the_upstream_pauses(
     assert ended(port).duration_s >= CLIENT_LEFT_S
 
 
+def pause(seconds: float) -> None:
+    """What is promised here is about time that passes."""
+    end = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() > end, what="a pause")
+
+
+def test_a_client_that_ended_its_direction_may_be_slow_to_read_what_is_there(
+    port: DataPort, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads nothing for longer than a client that has left is waited for, three times."""
+    monkeypatch.setattr(product, "CLIENT_LEFT_S", 0.2)
+    size = 30_000_000
+    provider.otherwise(bulk(size))
+    caller = call(port)
+    caller.send("GET")
+    caller.sock.shutdown(socket.SHUT_WR)
+    read_head(caller.sock)
+    received = b""
+    for _ in range(3):
+        eventually(lambda: port.watched_for_writing() == 1, what="the client's connection to be full")
+        pause(0.5)
+        received += read_exactly(caller.sock, 6_000_000)
+    received += read_exactly(caller.sock, size - len(received))
+    assert received == pattern(size)
+    assert ended(port).cause is EndCause.DONE
+
+
+def interim_answers(exchange: Exchange, over: threading.Event) -> None:
+    """A client of HTTP/1.0 is shown none of them."""
+    while not over.wait(0.05):
+        exchange.send(interim(102))
+
+
+def held_back_text(exchange: Exchange, over: threading.Event) -> None:
+    """Compressed, and all behind the beginning of the secret: nothing of it can be sent on."""
+    packer = zlib.compressobj(0, zlib.DEFLATED, 31)
+
+    def packed(text: bytes) -> bytes:
+        return chunk(packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))
+
+    exchange.send(head(200, [("Content-Encoding", "gzip"), ("Transfer-Encoding", "chunked")]))
+    exchange.send(packed(b"text" + SECRET.encode()[:-3]))
+    while not over.wait(0.05):
+        exchange.send(packed(b""))
+
+
+@pytest.mark.parametrize("say", [interim_answers, held_back_text])
+def test_a_client_that_left_is_not_waited_for_because_the_upstream_says_what_it_cannot_see(
+    port: DataPort,
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    say: Callable[[Exchange, threading.Event], None],
+) -> None:
+    monkeypatch.setattr(product, "CLIENT_LEFT_S", 0.5)
+    over = threading.Event()
+
+    def script(exchange: Exchange) -> None:
+        exchange.read_body()
+        say(exchange, over)
+
+    provider.otherwise(script)
+    sock = port.open()
+    sock.sendall(request_bytes("GET", "http://127.0.0.1/", [("Accept-Encoding", "gzip")], version="HTTP/1.0"))
+    provider.wait_for_requests(1)
+    sock.close()
+    try:
+        assert ended(port).cause is EndCause.CLIENT_RESET
+        assert ended(port).duration_s < 2.5
+        provider.wait_for_closed()
+    finally:
+        over.set()
+
+
 def test_a_client_whose_next_request_is_there_has_not_left(port: DataPort, provider: Provider) -> None:
     caller, stream = begun(port, provider)
     provider.on("/next", fixed(b"next"))
@@ -168,4 +219,28 @@ def test_a_client_whose_next_request_is_there_has_not_left(port: DataPort, provi
     stream.finish()
     assert read_chunk(caller.sock) == b""
     assert read_response(caller.sock).body == b"next"
-    assert provider.requests[-1].method == "GET"  # nothing was taken from it by looking
+    assert provider.requests[-1].method == "GET"  # nothing was lost by looking
+
+
+@pytest.mark.parametrize("leave", [close_with_reset, socket.socket.close], ids=["reset", "close"])
+def test_a_client_that_leaves_behind_its_next_request_is_let_go(
+    port: DataPort, provider: Provider, leave: Callable[[socket.socket], None]
+) -> None:
+    caller, stream = begun(port, provider)
+    caller.send("GET", "/next")
+    leave(caller.sock)
+    assert stream.await_hangup(CLIENT_LEFT_S + DEFAULT_S) is End.RESET
+    assert ended(port).cause is EndCause.CLIENT_RESET
+    assert len(provider.requests) == 1
+
+
+def test_so_much_is_read_ahead_of_a_client_and_no_more(port: DataPort, provider: Provider) -> None:
+    caller, stream = begun(port, provider)
+    sent = fill(caller.sock)
+    (connection,) = port.intake._running.values()
+    assert connection.exchange is not None
+    held = len(connection.exchange.side.leftover())
+    assert AHEAD_LIMIT_BYTES < held <= AHEAD_LIMIT_BYTES + READ_BYTES < sent
+    assert stream.event("still there")
+    assert read_chunk(caller.sock) == b"data: still there\n\n"
+    stream.finish()
