@@ -19,6 +19,9 @@ _INTO_COMMAND = re.compile(r"(?<![>&\d])>[ \t]+>\(([^()]*)\)")
 _INPUT_NUMBER = re.compile(r"(?<=[\s;&|])0(?=<[^(<])")
 # …and finds no end of a backquote in a backquote.
 _BACKQUOTES = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`", re.DOTALL)
+# …and ends a here-document's delimiter at its first quote: `<<'EO'F` ends with EOF, and nothing else.
+_DELIMITER = re.compile(r"""(?<!<)(<<-?[ \t]*)((?:'[^'\n]*'|"[^"\n]*"|\\[^\n]|[^\s;|&<>()'"\\$`]+){2,})""")
+_PIECE = re.compile(r"""'([^'\n]*)'|"([^"\n]*)"|\\(.)""")
 _QUOTED_HOME = re.compile(r"([\"'])~(?=[\"'/])")
 _PARENTHESIS = re.compile(r"[()]")
 
@@ -32,6 +35,7 @@ def repaired(text: str) -> str:
     text = _INTO_COMMAND.sub(r"| \1", text)
     if "\\`" in text:
         text = _BACKQUOTES.sub(_nested, text)
+    text = _DELIMITER.sub(_in_one_piece, text)
     text = _INPUT_NUMBER.sub("", _LONE_DASH.sub(r"\\-", text))
     text = _IFS.sub("${IFS}", _QUOTED_NAME.sub(r"\1", parted_subshells(text)))
     return _BRACES_FIRST.sub(r"\1command ", _joined_lines(text))
@@ -40,6 +44,12 @@ def repaired(text: str) -> str:
 def _nested(found: re.Match[str]) -> str:
     inner = found[1].replace("\\`", "`")
     return f"$({inner})" if inner != found[1] else found[0]
+
+
+def _in_one_piece(found: re.Match[str]) -> str:
+    start, delimiter = found.groups()
+    text = _PIECE.sub(lambda piece: "".join(filter(None, piece.groups())), delimiter)
+    return found[0] if text == delimiter or "'" in text else f"{start}'{text}'"
 
 
 def parted_subshells(text: str) -> str:

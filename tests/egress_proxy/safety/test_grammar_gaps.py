@@ -59,11 +59,27 @@ def test_numbers_of_inputs_and_nested_backquotes(text: str, as_bash_reads_it: st
     assert repaired(text) == as_bash_reads_it
 
 
+@pytest.mark.parametrize(
+    ("text", "as_bash_reads_it"),
+    [
+        ("bash <<'EOF'e\nx", "bash <<'EOFe'\nx"),
+        ('bash <<- E"O"\\F', "bash <<- 'EOF'"),
+        ("cat <<'EOF' > f", "cat <<'EOF' > f"),
+        ("cat <<EOF", "cat <<EOF"),
+        ("cat <<\\EOF", "cat <<'EOF'"),
+        ("cat <<<'a'b", "cat <<<'a'b"),
+        ('cat <<"a\'b"c', 'cat <<"a\'b"c'),
+    ],
+)
+def test_the_delimiter_of_a_here_document_is_one_word(text: str, as_bash_reads_it: str) -> None:
+    assert repaired(text) == as_bash_reads_it
+
+
 def test_a_home_folder_in_quotes_is_still_one() -> None:
     assert with_home("rm -rf \"~\" '~/x'") == "rm -rf ~\"\" ~'/x'"
     assert with_home("echo 'a~b'") == "echo 'a~b'"
 
 
-@pytest.mark.parametrize("unit", ["|{,", "({,", "`{,", ";{,", "{", "(("])
+@pytest.mark.parametrize("unit", ["|{,", "({,", "`{,", ";{,", "{", "((", "<<'", "<<a", "<<\"a'", "<<\\"])
 def test_many_openings_take_linear_time(unit: str) -> None:
     assert len(repaired(unit * 100_000)) >= 100_000
