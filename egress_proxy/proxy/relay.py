@@ -166,18 +166,24 @@ class Flow:
         if self._gate is not None or self._meter is not None:
             # Never in bulk: what is spliced is seen by neither, and a hello can be long.
             self._admit(bytes(_VIEW[:count]))
-            return Wants.TURN if self._send_pending() else Wants.WRITE
-        sent = self._send(_VIEW[:count])
+            if self._pending:
+                self._send_pending()
+        else:
+            sent = self._send(_VIEW[:count])
+            self._note_turn(count)
+            if sent < count:
+                self._pending = bytes(_VIEW[sent:count])
+        if self._pending:
+            return Wants.WRITE
+        # A short read has emptied the source: this saves a failing read for every message.
+        return Wants.TURN if count == TURN_BYTES or self.source_hung_up else Wants.READ
+
+    def _note_turn(self, count: int) -> None:
         if count >= BULK_BYTES:
             self._full_turns += 1
             self.in_bulk = self._full_turns >= BULK_TURNS
         elif self._full_turns:
             self._end_burst()
-        if sent < count:
-            self._pending = bytes(_VIEW[sent:count])
-            return Wants.WRITE
-        # A short read has emptied the source: this saves a failing read for every message.
-        return Wants.TURN if count == TURN_BYTES or self.source_hung_up else Wants.READ
 
     def _end_burst(self) -> None:
         self._full_turns = 0
