@@ -78,6 +78,7 @@ def threads_end() -> Iterator[None]:
     yield
     left = [t for t in threading.enumerate() if t not in before and _must_end(t)]
     for thread in left:
+        thread._started.wait(THREADS_END_S)  # type: ignore[attr-defined]  # listed before it can be joined
         thread.join(THREADS_END_S)
     names = [thread.name for thread in left if thread.is_alive()]
     if names:
