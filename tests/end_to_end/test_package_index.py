@@ -24,6 +24,7 @@ from tests.end_to_end.detour import Detour, ambient_proxy
 from tests.end_to_end.programs import python_program
 from tests.end_to_end.road import UNLISTED, phrase, proxy_environment, run_client
 from tests.support.byte_stream import connect, read_exactly
+from tests.support.deadline import eventually
 from tests.support.dns_stub import DnsStub
 from tests.support.origins import EchoOrigin
 from tests.support.service import Service
@@ -176,4 +177,4 @@ def test_a_detour_takes_the_proxy_that_the_machine_uses(
     with connect(detour.port, detour.host) as sock:
         sock.sendall(b"hello")
         assert read_exactly(sock, 5) == b"hello"
-    assert {line["target"] for line in decisions(machines)} == {origin.address}
+    eventually(lambda: {line["target"] for line in decisions(machines)} == {origin.address})
