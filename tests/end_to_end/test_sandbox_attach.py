@@ -103,7 +103,7 @@ def test_every_listener_and_connection_is_given_back(start: Start) -> None:
         many = [stack.enter_context(SandboxCaller(service.attach_path)).attach() for _ in range(MANY)]
         for one in many:
             one.tunnel(echo.address)
-        assert service.open_descriptors() >= before + 4 * MANY
+        assert service.open_descriptors() >= 4 * MANY  # two sockets of a tunnel, one to attach by, a listener
         for one in many:
             one.end()
     eventually(lambda: service.open_descriptors() <= before, what="the descriptors to be given back")

@@ -19,6 +19,7 @@ from egress_proxy.cli.plan import ServicePlan
 from egress_proxy.cli.planning import command_of, plan_service
 from tests.conftest import Start
 from tests.support.byte_stream import connect
+from tests.support.deadline import eventually
 from tests.support.http import read_head
 from tests.support.origins import EchoOrigin
 from tests.support.proc_figures import open_descriptors
@@ -92,6 +93,7 @@ def test_a_service_says_so_in_one_line_and_serves_all_the_same(start: Start, fol
     env = {"XDG_RUNTIME_DIR": str(folder)}
     first = start(Service("--allow-none", env=env))
     second = start(Service("--allow-none", env=env))
+    eventually(lambda: "warning: " in second.stderr.text, what="the warning, on a road of its own")
     [warning] = [line for line in second.stderr.text.splitlines() if line.startswith("warning: ")]
     assert first.attach_path in warning
     assert second.status("evil.example:443") == 403
