@@ -99,6 +99,8 @@ _EMBEDDINGS: tuple[tuple[str, int, bool, str], ...] = (
 )
 
 _TEREDO = IPv6Network("2001::/32")
+# Its operator chooses the length of the prefix (RFC 8215 4), and nobody outside can see which it is.
+_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 # Everything IPv6 outside global unicast (RFC 4291 2.4) that no line above names.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
@@ -122,6 +124,8 @@ def classify(address: Address) -> AddressClass:
     own = next((kind for net, kind in _V6 if address in net), None)
     hidden = embedded_ipv4(address)
     if hidden is not None:
+        if any(classify(inner) is _C.METADATA for inner in reached(address)[1:]):
+            return _C.METADATA
         inner, reaches = classify(hidden[0]), hidden[1]
         if inner is not _C.PUBLIC:
             return inner
@@ -146,6 +150,23 @@ def embedded_ipv4(address: Address) -> tuple[IPv4Address, bool] | None:
             bits = (int(address) >> shift) & 0xFFFFFFFF
             return IPv4Address(bits ^ 0xFFFFFFFF if network == _TEREDO else bits), reaches
     return None
+
+
+@functools.lru_cache(maxsize=4096)
+def reached(address: Address) -> tuple[Address, ...]:
+    """What the kernel connects to, then each IPv4 host behind it: who judges one judges all of them."""
+    hidden = embedded_ipv4(address)
+    if hidden is None or isinstance(address, IPv4Address):
+        return (address,)
+    others = _local_nat64(address) if address in _LOCAL_NAT64 else ()
+    return tuple(dict.fromkeys((dialled_address(address), hidden[0], *others)))
+
+
+def _local_nat64(address: IPv6Address) -> tuple[IPv4Address, ...]:
+    """The IPv4 host for prefixes of 48, 56 and 64 bits (RFC 6052 2.2): the bits 64 to 71 are left out."""
+    bits = int(address)
+    without_u = (bits >> 64 << 56) | (bits & (1 << 56) - 1)
+    return tuple(IPv4Address(without_u >> 120 - 32 - prefix & 0xFFFFFFFF) for prefix in (48, 56, 64))
 
 
 def dialled_address(address: Address) -> Address:

@@ -6,7 +6,14 @@ addresses), policy.py (who allowed the target), proxy/dialer.py (the caller).
 
 from collections.abc import Collection, Sequence
 
-from egress_proxy.core.address import Address, AddressClass, classify, dialled_address, embedded_ipv4
+from egress_proxy.core.address import (
+    Address,
+    AddressClass,
+    classify,
+    dialled_address,
+    embedded_ipv4,
+    reached,
+)
 from egress_proxy.core.decision import Allow, Deny, OptIn, Reason
 from egress_proxy.core.host import Host, HostError, Name, Target, parse_host
 from egress_proxy.core.rule_index import RuleIndex
@@ -107,8 +114,10 @@ def _denial(address: Address, target: Target, deny: RuleIndex[str] | None) -> Re
     """A denied address is denied under every name; entries for one client are about targets."""
     if deny is None or deny.is_empty:
         return None
-    denied = deny.matching(Target(dialled_address(address), target.port))
-    return Reason.DENIED_BY_RULE if any(rule.client is None for rule, _ in denied) else None
+    for each in reached(address):
+        if any(rule.client is None for rule, _ in deny.matching(Target(each, target.port))):
+            return Reason.DENIED_BY_RULE
+    return None
 
 
 def _is_metadata_text(name: str) -> bool:
@@ -124,7 +133,7 @@ def _refusal(address: Address, target: Target, opt_in: OptIn, own: Collection[Ta
         return Reason.METADATA
     if kind in _NEVER:
         return Reason.ADDRESS_NOT_PUBLIC
-    if any(_is_own(dialled, target.port, mine) for mine in own):
+    if any(_is_own(each, target.port, mine) for mine in own for each in reached(address)):
         return Reason.OWN_LISTENER
     if opt_in is OptIn.LITERAL:
         return None if dialled == target.host else Reason.ADDRESS_NOT_PUBLIC

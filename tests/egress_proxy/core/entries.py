@@ -3,13 +3,13 @@
 No expectations here. Used by the tests beside this file, by tests/properties and by tests/fuzz.
 """
 
-from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.access import Access, Client, Door, InjectRoute
 from egress_proxy.core.decision import Allow, Decision, Deny, OptIn, Reason
 from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.policy import OnMiss, Policy, decide, rule_index
 from egress_proxy.core.rules import Ports, Rule, parse_rule
+from egress_proxy.suffixes import suffix_of
 
 NOW = 1_000_000.0
 
