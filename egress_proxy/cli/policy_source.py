@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from egress_proxy.cli.inject_source import inject_routes
 from egress_proxy.cli.scopes import check_client, client_names
-from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.policy import OnMiss, Policy, rule_index
 from egress_proxy.core.rules import Ports, Rule, RuleError, parse_rule
 from egress_proxy.core.sni_policy import SniPolicy
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import Key, SettingsError
 from egress_proxy.settings.tree import TlsTable
+from egress_proxy.suffixes import suffix_of
 
 WEB_DOMAINS_VARIABLE = "STEERABLE_WEB_ALLOWED_DOMAINS"
 

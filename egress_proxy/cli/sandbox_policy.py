@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
-from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.attach import default_path
 from egress_proxy.core.rules import RuleError
 from egress_proxy.sandbox.egress_choice import egress_of, through_proxy
@@ -84,7 +83,7 @@ def _hosts(entries: list[str] | None) -> tuple[Endpoint, ...] | None:
     if entries is None:
         return None
     try:
-        return read_host_list(entries, suffix_of)
+        return read_host_list(entries)
     except RuleError as error:
         raise VerbFailed(ExitCode.USAGE, f"{error} (--allow-host)") from None
 

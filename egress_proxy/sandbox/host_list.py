@@ -6,19 +6,18 @@ Nothing is enforced here: kernels and Seatbelt know ports and loopback, the prox
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 
-from egress_proxy.core.host import Name
-from egress_proxy.core.rules import WEB_PORTS, Ports, Rule, Suffix, SuffixLookup, parse_rule
-
-# This machine and nothing else, whatever a resolver says. Reports differ on whether the word `localhost` of a
-# Seatbelt rule covers 127.0.0.2: it counts as any other address.
-LOOPBACK = frozenset({Name("localhost"), IPv4Address("127.0.0.1"), IPv6Address("::1")})
+from egress_proxy.core.host import Host, Name
+from egress_proxy.core.rules import WEB_PORTS, Ports, Rule, parse_rule
+from egress_proxy.suffixes import suffix_of
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One entry as an operating system can hold it. ``ports``: ascending; None is every port.
+
+    ``loopback``: this machine and nothing else, whatever a resolver says. Reports differ on whether the word
+    `localhost` of a Seatbelt rule covers 127.0.0.2; where it does not, that entry opens less than it says.
 
     ``entry``: the entry in canonical form, of `[A-Za-z0-9._*:-]` and brackets alone.
     """
@@ -28,22 +27,19 @@ class Endpoint:
     ports: tuple[int, ...] | None
 
 
-def read_host_list(entries: Iterable[str], suffix_of: SuffixLookup | None = None) -> tuple[Endpoint, ...]:
-    """The entries in their order. Raises RuleError, a ValueError whose message names the bad one.
-
-    ``suffix_of``: the public-suffix list. Without it `*.co.uk` passes, and comes to the same as any other
-    name does where no host is matched: its ports.
-    """
-    return tuple(_endpoint(parse_rule(entry, suffix_of or _unlisted)) for entry in entries)
-
-
-def _unlisted(_: str) -> Suffix:
-    return Suffix.NONE
+def read_host_list(entries: Iterable[str]) -> tuple[Endpoint, ...]:
+    """The entries in their order. Raises RuleError, a ValueError whose message names the bad one."""
+    return tuple(_endpoint(parse_rule(entry, suffix_of)) for entry in entries)
 
 
 def _endpoint(rule: Rule) -> Endpoint:
+    return Endpoint(str(rule), _is_loopback(rule.host), _ports(rule))
+
+
+def _is_loopback(host: Host) -> bool:
     # No wildcard can have one of these hosts: the grammar has none over an address or a single label.
-    return Endpoint(str(rule), rule.host in LOOPBACK, _ports(rule))
+    # 64:ff9b::7f00:1 and its like are not meant: what they lead to is decided by strangers.
+    return host.text == "localhost" if isinstance(host, Name) else host.is_loopback
 
 
 def _ports(rule: Rule) -> tuple[int, ...] | None:

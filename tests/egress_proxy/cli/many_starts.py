@@ -67,9 +67,9 @@ def _become(start: Start, out: int, err: int) -> None:
 
 def _answer() -> None:
     import egress_proxy.cli.planning
-    import egress_proxy.cli.suffixes
+    import egress_proxy.suffixes
 
-    egress_proxy.cli.suffixes.suffix_of("example.com")
+    egress_proxy.suffixes.suffix_of("example.com")
     starts = [Start(**start) for start in json.loads(sys.stdin.read())]
     answers = [asdict(_run(start)) for start in starts]
     print(json.dumps(answers))

@@ -28,7 +28,7 @@ def test_the_port_of_the_proxy_means_the_proxy(tmp_path: Path, entry: str) -> No
         (["127.0.0.1:8898"], PortsOnly(frozenset({8898}))),
         (["localhost"], PortsOnly(frozenset({80, 443}))),
         (["a.test:8899"], PortsOnly(frozenset({8899}))),
-        (["127.0.0.2:8899"], PortsOnly(frozenset({8899}))),
+        (["[64:ff9b::127.0.0.1]:8899"], PortsOnly(frozenset({8899}))),
         (["localhost:8899", "a.test"], PortsOnly(frozenset({80, 443, 8899}))),
         (["a.test:*"], OpenNetwork()),
     ],

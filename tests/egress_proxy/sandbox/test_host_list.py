@@ -2,7 +2,6 @@
 
 import pytest
 
-from egress_proxy.core.rules import Suffix
 from egress_proxy.sandbox.host_list import Endpoint, read_host_list
 
 
@@ -17,9 +16,15 @@ from egress_proxy.sandbox.host_list import Endpoint, read_host_list
         ("localhost:*", Endpoint("localhost:*", True, None)),
         ("api.example", Endpoint("api.example", False, (80, 443))),
         ("*.api.example:443", Endpoint("*.api.example:443", False, (443,))),
-        # Names below localhost are the resolver's to answer, and 127.0.0.2 is not what the word covers.
+        ("127.0.0.2:80", Endpoint("127.0.0.2:80", True, (80,))),
+        ("127.255.255.254", Endpoint("127.255.255.254", True, (80, 443))),
+        ("[::ffff:7f12:3456]:5", Endpoint("127.18.52.86:5", True, (5,))),
+        ("[::FFFF:127.0.0.2]:*", Endpoint("127.0.0.2:*", True, None)),
+        # Names below localhost are the resolver's to answer, other embeddings lead to strangers.
         ("db.localhost:80", Endpoint("db.localhost:80", False, (80,))),
-        ("127.0.0.2:80", Endpoint("127.0.0.2:80", False, (80,))),
+        ("[::127.0.0.1]:80", Endpoint("[::7f00:1]:80", False, (80,))),
+        ("[64:ff9b::127.0.0.1]:80", Endpoint("[64:ff9b::7f00:1]:80", False, (80,))),
+        ("128.0.0.1:80", Endpoint("128.0.0.1:80", False, (80,))),
         ("0.0.0.0:80", Endpoint("0.0.0.0:80", False, (80,))),
     ],
 )
@@ -46,7 +51,15 @@ def test_order_is_kept_and_none_is_none() -> None:
     assert read_host_list([]) == ()
 
 
-def test_the_public_suffix_list_is_asked_where_it_is_given() -> None:
-    with pytest.raises(ValueError, match="public suffix"):
-        read_host_list(["*.co.example"], lambda _: Suffix.ICANN)
-    assert read_host_list(["*.co.example"])
+@pytest.mark.parametrize("entry", ["*.co.uk", "**.co.uk", "**.co.uk:8443", "*.kawasaki.jp:*", "**.github.io"])
+def test_a_wildcard_over_a_public_suffix_is_refused_as_everywhere(entry: str) -> None:
+    with pytest.raises(ValueError, match=r"public suffix|many tenants share") as refusal:
+        read_host_list(["localhost:1", entry])
+    assert repr(entry) in str(refusal.value)
+
+
+def test_what_lies_below_a_public_suffix_is_a_name_like_others() -> None:
+    assert [one.entry for one in read_host_list(["*.shop.co.uk", "me.github.io"])] == [
+        "*.shop.co.uk",
+        "me.github.io",
+    ]

@@ -3,6 +3,7 @@
 No Mac is asked: the evaluator is tests/support/sbpl.py.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,16 @@ def test_a_proxy_port_is_the_only_way_out() -> None:
     assert build_seatbelt_profile(proxy_port=8899) == build_seatbelt_profile(allowed_hosts=["localhost:8899"])
 
 
-@pytest.mark.parametrize("entry", ["localhost:11434", "127.0.0.1:11434", "[::1]:11434"])
+@pytest.mark.parametrize("entry", ["*.co.uk", "**.co.uk:443", "*.github.io"])
+def test_a_wildcard_over_a_public_suffix_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(entry))):
+        build_seatbelt_profile(allowed_hosts=[entry], network=False)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["localhost:11434", "127.0.0.1:11434", "[::1]:11434", "127.9.8.7:11434", "[::ffff:127.0.0.2]:11434"],
+)
 def test_a_loopback_entry_pins_its_port(entry: str) -> None:
     text = build_seatbelt_profile(allowed_hosts=[entry])
     assert '(allow network-outbound (remote tcp "localhost:11434"))' in text

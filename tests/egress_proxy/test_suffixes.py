@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.rules import Suffix
+from egress_proxy.suffixes import suffix_of
 
 
 @pytest.mark.parametrize(
@@ -28,5 +28,5 @@ def test_the_section_of_a_name(name: str, kind: Suffix) -> None:
 
 
 def test_the_list_is_not_read_before_the_first_wildcard() -> None:
-    code = "import sys, egress_proxy.cli.suffixes; sys.exit('publicsuffixlist' in sys.modules)"
+    code = "import sys, egress_proxy.suffixes; sys.exit('publicsuffixlist' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
