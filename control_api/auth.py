@@ -7,14 +7,12 @@ for a guesser and for the owner. Next: server.py (the caller), answers.py (how a
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from ipaddress import IPv4Address, IPv6Address
 
 from aiohttp import web
 
 from control_api.answers import Refusal
-from egress_proxy.core.host import HostError, Name, Target, parse_authority, parse_host
+from egress_proxy.core.host import Host, HostError, Name, Target, parse_authority, parse_host
 
-LOOPBACK_HOSTS = (Name("localhost"), IPv4Address("127.0.0.1"), IPv6Address("::1"))
 HTTP_PORT = 80
 
 # After n wrong tokens in a row every Bearer call, right or wrong, waits FIRST_WAIT_S * 2**(n-1): 0.05 s after
@@ -28,7 +26,7 @@ FORGET_STEP_S = 2.0
 # How soon a wait ends whose caller has hung up: such calls must not pile up, and must have no effect.
 _LOOK_EVERY_S = 0.05
 
-_HOST = Refusal(403, "host-not-ours", "Host must be localhost, 127.0.0.1 or [::1] with the control port")
+_HOST = Refusal(403, "host-not-ours", "Host must be localhost, 127.0.0.1 or [::1], with any port or none")
 _ORIGIN = Refusal(403, "origin-not-ours", "web pages other than the proxy's own may not call this")
 _TYPE = Refusal(415, "not-json", "a body needs Content-Type: application/json, in UTF-8 and not compressed")
 _TOKEN = Refusal(
@@ -48,10 +46,14 @@ class Passed(enum.Enum):
 Judged = Passed | Refusal
 
 
-def judge_page(request: web.BaseRequest, port: int) -> Judged:
-    """Stops pages in the user's browser: by Host after DNS rebinding, by Origin when they call directly."""
+def judge_page(request: web.BaseRequest) -> Judged:
+    """Stops pages in the user's browser: by Host after DNS rebinding, by Origin when they call directly.
+
+    The port of Host is not ours where a tunnel or a container publishes it under another one. Rebinding needs
+    a name that is not loopback, and a page of another local port shows itself by its Origin.
+    """
     ours = _authority(request.headers.getall("Host", []))
-    if ours is None or ours.host not in LOOPBACK_HOSTS or ours.port != port:
+    if ours is None or not _is_loopback(ours.host):
         return _HOST
     origins = request.headers.getall("Origin", [])
     if not origins:
@@ -59,6 +61,11 @@ def judge_page(request: web.BaseRequest, port: int) -> Judged:
     pages = [origin.removeprefix("http://") for origin in origins if origin.startswith("http://")]
     same = len(pages) == len(origins) and _authority(pages) == ours
     return Passed.PASSED if same else _ORIGIN
+
+
+def _is_loopback(host: Host) -> bool:
+    # Names below localhost are what a resolver says, and 0.0.0.0 is what pages of another site may call.
+    return host.text == "localhost" if isinstance(host, Name) else host.is_loopback
 
 
 def _authority(values: Sequence[str]) -> Target | None:
@@ -76,11 +83,15 @@ def _authority(values: Sequence[str]) -> Target | None:
 
 
 def judge_content_type(request: web.BaseRequest) -> Judged:
-    """A page may send text/plain and forms without asking first, JSON never: demand it where a body is."""
+    """A page may send text/plain and forms without asking first, JSON never: demand it where a body is.
+
+    Without a type it counts as JSON for whoever is no page, which its Origin tells.
+    """
     headers = request.headers
     if not (request.content_length or "Transfer-Encoding" in headers):
         return Passed.PASSED
-    kind, _, rest = headers.get("Content-Type", "").partition(";")
+    unsaid = "" if "Origin" in headers else "application/json"
+    kind, _, rest = headers.get("Content-Type", unsaid).partition(";")
     charset = rest.replace(" ", "").replace('"', "").lower()
     plain = headers.get("Content-Encoding", "identity").lower() == "identity"
     if kind.strip().lower() != "application/json" or charset not in ("", "charset=utf-8") or not plain:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import OnMiss
-from egress_proxy.core.rules import SuffixLookup
+from egress_proxy.core.rules import Rule, SuffixLookup
 from egress_proxy.core.seams import Audit, GrantStore, Now, Reload, Tunnels
 
 
@@ -39,7 +39,8 @@ class ControlDeps:
     """``own_listeners``: where this proxy accepts connections; the control API adds itself.
 
     ``is_token`` compares in constant time, so that no secret comes in here. ``client_ids``: the clients that
-    a grant can be scoped to. ``suffix_of`` may open a file, once.
+    a grant can be scoped to. ``denial_of``: the deny entry that covers an entry. ``suffix_of`` may open a
+    file, once.
     """
 
     is_token: Callable[[bytes], bool]
@@ -51,4 +52,5 @@ class ControlDeps:
     suffix_of: SuffixLookup
     own_listeners: Callable[[], Collection[Target]]
     client_ids: Callable[[], Collection[str]]
+    denial_of: Callable[[Rule], str | None]
     status: Callable[[], ServiceStatus]

@@ -8,7 +8,6 @@ import enum
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from aiohttp import web
 
@@ -38,15 +37,14 @@ from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 
 # Every new grant copies the list: beyond this a loop that never revokes would slow the proxy down.
 GRANT_LIMIT = 10_000
-_HTTPS_PORT = 443
 _NAMES_SHOWN = 10
 
 _NOT_FOUND = Refusal(404, "not-found", "there is no such call")
 _NO_GRANT = Refusal(404, "unknown-grant", "there is no grant of that id; it may have ended")
 _TOO_MANY = Refusal(409, "too-many-grants", f"{GRANT_LIMIT} grants are held; revoke some first")
 _NEVER = {
-    Reason.METADATA: "cloud metadata is never reachable from here",
-    Reason.OWN_LISTENER: "the proxy does not connect to itself",
+    Reason.METADATA: "is cloud metadata, which is never reachable from here",
+    Reason.OWN_LISTENER: "is a port of the proxy, which does not connect to itself",
 }
 
 
@@ -129,12 +127,21 @@ class Routes:
             rule = parse_rule(asked.host, self._deps.suffix_of, client=asked.client, reason=asked.reason)
         except RuleError as error:
             return Refusal(400, "bad-entry", str(error))
+        return self._void(rule) or rule
+
+    def _void(self, rule: Rule) -> Refusal | None:
+        """Why a grant of the entry would open nothing, or less than its caller was told."""
         own = (*self._deps.own_listeners(), self._own)
-        for target in _targets(rule, own):
-            if reason := may_ever_dial(target, own):
-                detail = _NEVER.get(reason, f"{rule.entry_host} is no address of a host")
+        for target in _targets(rule):
+            # `127.0.0.1:*` is meant for other programs' ports: our own ones are refused when they are used.
+            if reason := may_ever_dial(target, () if rule.ports is Ports.ANY else own):
+                detail = f"{target} {_NEVER.get(reason, 'is no address of a host')}"
                 return Refusal(403, refusal_code(reason), detail)
-        return rule
+        denial = self._deps.denial_of(rule)
+        if denial is None:
+            return None
+        detail = f"the deny entry {denial} covers it and wins; take it out of the settings, then reload"
+        return Refusal(403, refusal_code(Reason.DENIED_BY_RULE), detail)
 
     def _add(self, rule: Rule, limits: Limits) -> Grant | Refusal:
         before = self._deps.grants.snapshot().by_id
@@ -192,18 +199,10 @@ class Routes:
         return answer(view)
 
 
-def _targets(rule: Rule, own: Collection[Target]) -> Iterator[Target]:
-    """What the entry would open, as far as a port can matter: all ports means our own ones among them."""
-    match rule.ports:
-        case Ports.WEB:
-            ports = set(WEB_PORTS)
-        case Ports.ANY:
-            ports = {_HTTPS_PORT, *(mine.port for mine in own)}
-        case int() as port:
-            ports = {port}
-        case _:
-            assert_never(rule.ports)
-    for port in sorted(ports):
+def _targets(rule: Rule) -> Iterator[Target]:
+    """What the entry would open; of all ports those that an entry without a port would."""
+    ports = (rule.ports,) if isinstance(rule.ports, int) else sorted(WEB_PORTS)
+    for port in ports:
         yield Target(rule.host, port)
 
 

@@ -87,7 +87,7 @@ class ControlServer:
         return call if isinstance(call, Refusal) else await call(request, route.part)
 
     async def _judge(self, request: web.BaseRequest, route: Route) -> Judged:
-        for judged in (judge_page(request, self._port), judge_content_type(request)):
+        for judged in (judge_page(request), judge_content_type(request)):
             if judged is not Passed.PASSED:
                 return judged
         if route.admission is Admission.OPEN:

@@ -13,8 +13,9 @@ from egress_proxy import __version__
 from egress_proxy.cli.composition import Composed, StartFailed, words_of
 from egress_proxy.cli.plan import ControlPlan
 from egress_proxy.cli.service import Service
-from egress_proxy.cli.suffixes import suffix_of
 from egress_proxy.core.host import Target
+from egress_proxy.core.policy import denial_of
+from egress_proxy.suffixes import suffix_of
 
 
 async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitStack) -> int:
@@ -31,6 +32,7 @@ async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitS
         suffix_of=suffix_of,
         own_listeners=lambda: own,
         client_ids=lambda: (*parts.in_force.clients.own, *parts.sandboxes.living),
+        denial_of=lambda rule: denial_of(rule, parts.in_force.policy.deny),
         status=lambda: _status(composed.service, started_at, tuple(listeners)),
     )
     server = ControlServer(deps)

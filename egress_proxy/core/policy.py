@@ -5,17 +5,17 @@ Next: decision.py (the answers), rules.py and grants.py (the lists), access.py (
 """
 
 import enum
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from egress_proxy.core.access import Access, Client, Door, InjectRoute, Scheme
-from egress_proxy.core.address import embedded_ipv4
+from egress_proxy.core.address import reached
 from egress_proxy.core.decision import Allow, Ask, Decision, Deny, OptIn, Reason
 from egress_proxy.core.dial_policy import is_metadata
 from egress_proxy.core.grants import Grant, Grants
-from egress_proxy.core.host import Name, Target
+from egress_proxy.core.host import Host, Name, Target
 from egress_proxy.core.rule_index import RuleIndex
-from egress_proxy.core.rules import Rule
+from egress_proxy.core.rules import WEB_PORTS, Ports, Rule, Scope
 from egress_proxy.core.sni_policy import SniPolicy
 
 
@@ -72,19 +72,36 @@ def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decisi
 def _denied(target: Target, client: Client, policy: Policy) -> Deny | None:
     if policy.deny.is_empty:
         return None
-    for reached in _reached(target):
-        for rule, text in policy.deny.matching(reached):
+    # A literal like 64:ff9b::c000:201 leads to an IPv4 host as well: denied is denied.
+    hosts = (target.host,) if isinstance(target.host, Name) else reached(target.host)
+    for host in hosts:
+        for rule, text in policy.deny.matching(Target(host, target.port)):
             if rule.client in (None, client.id):
                 return Deny(Reason.DENIED_BY_RULE, target, text)
     return None
 
 
-def _reached(target: Target) -> Iterator[Target]:
-    """The target, and the IPv4 host that a literal like 64:ff9b::c000:201 leads to: denied is denied."""
-    yield target
-    hidden = None if isinstance(target.host, Name) else embedded_ipv4(target.host)
-    if hidden is not None:
-        yield Target(hidden[0], target.port)
+def denial_of(rule: Rule, deny: RuleIndex[str]) -> str | None:
+    """The deny entry that covers all hosts of another entry on one of its ports: then a grant is in vain.
+
+    An entry for every port is covered by one for every port alone, one for all clients likewise.
+    """
+    ports = (rule.ports,) if isinstance(rule.ports, int) else sorted(WEB_PORTS)
+    for host in _like(rule):
+        for port in ports:
+            for denied, text in deny.matching(Target(host, port)):
+                whole = denied.ports is Ports.ANY or rule.ports is not Ports.ANY
+                mine = denied.client in (None, rule.client)
+                if whole and mine and (rule.scope is Scope.EXACT or denied.covers_hosts_of(rule)):
+                    return text
+    return None
+
+
+def _like(rule: Rule) -> tuple[Host, ...]:
+    """What the entry stands for in a look-up: its host, what that reaches, or a name below a wildcard's."""
+    if not isinstance(rule.host, Name):
+        return reached(rule.host)
+    return (rule.host if rule.scope is Scope.EXACT else Name(f"_.{rule.host}"),)
 
 
 def _decide_route(access: Access, policy: Policy) -> Decision:

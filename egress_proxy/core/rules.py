@@ -90,6 +90,14 @@ class Rule:
         below = host.text.endswith("." + self.host.text)
         return below or (self.scope is Scope.APEX_AND_BELOW and host == self.host)
 
+    def covers_hosts_of(self, other: "Rule") -> bool:
+        """Whether every host of the other entry is one of this entry's; ports and clients do not count."""
+        if other.scope is Scope.EXACT or not isinstance(self.host, Name) or not isinstance(other.host, Name):
+            return other.scope is Scope.EXACT and self._covers(other.host)
+        if other.host == self.host:
+            return self.scope is Scope.APEX_AND_BELOW or self.scope is other.scope
+        return self.scope is not Scope.EXACT and other.host.text.endswith("." + self.host.text)
+
 
 def parse_rule(
     text: str,
@@ -151,7 +159,7 @@ def _refuse_broad(text: str, rule: Rule, suffix_of: SuffixLookup, shared: bool) 
     if Suffix.PRIVATE in kinds and not shared:
         raise RuleError(
             f"invalid entry {text!r}: many tenants share {name}, so anyone could answer; name the host, "
-            f"or accept that with --allow-shared '{text}' (in the file: shared = true)"
+            f"or let the proxy accept that with --allow-shared '{text}' (in its file: shared = true)"
         )
 
 

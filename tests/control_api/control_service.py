@@ -18,8 +18,8 @@ from control_api.deps import ControlDeps, Phase, ServiceStatus
 from control_api.server import ControlServer
 from egress_proxy.core.events import ControlRefused, EndCause, Event
 from egress_proxy.core.host import Target, parse_authority
-from egress_proxy.core.policy import OnMiss
-from egress_proxy.core.rules import Suffix
+from egress_proxy.core.policy import OnMiss, denial_of, rule_index
+from egress_proxy.core.rules import Rule, Suffix
 from egress_proxy.core.seams import TunnelCount
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from tests.support.http import Head, Response, parse_head, request_bytes
@@ -65,6 +65,7 @@ class ControlService:
         self.reloads = 0
         self.own: list[Target] = [parse_authority("127.0.0.1:8899")]
         self.clients: list[str] = ["build", "ci"]
+        self.deny: list[Rule] = []
         self.port = 0
         self.server = ControlServer(self.deps())
 
@@ -79,6 +80,7 @@ class ControlService:
             suffix_of=lambda name: SUFFIXES.get(name, Suffix.NONE),
             own_listeners=lambda: self.own,
             client_ids=lambda: self.clients,
+            denial_of=lambda rule: denial_of(rule, rule_index(self.deny)),
             status=self._status,
         )
 

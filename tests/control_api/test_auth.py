@@ -39,11 +39,7 @@ NO_TOKEN: list[list[tuple[str, str]]] = [
 FORGED_HOSTS = [
     "rebind.evil.test:{port}",
     "rebind.evil.test",
-    "localhost",
-    "127.0.0.1",
-    "[::1]",
-    "127.0.0.1:1",
-    "localhost:80",
+    "a.localhost",
     "localhost.evil.test:{port}",
     "127.0.0.1.evil.test:{port}",
     "evil.test@127.0.0.1:{port}",
@@ -53,7 +49,7 @@ FORGED_HOSTS = [
     "127.1:{port}",
     "2130706433:{port}",
     "0.0.0.0:{port}",
-    "127.0.0.2:{port}",
+    "[64:ff9b::127.0.0.1]:{port}",
     "192.168.0.1:{port}",
     "[::]:{port}",
     "[::1%lo]:{port}",
@@ -77,7 +73,7 @@ FORGED_ORIGINS = [
     "chrome-extension://abcdefgh",
 ]
 NOT_JSON_TYPES: list[list[tuple[str, str]]] = [
-    [],
+    [("Content-Encoding", "gzip")],
     [("Content-Type", "")],
     [("Content-Type", "text/plain")],
     [("Content-Type", "text/plain; application/json")],
@@ -157,10 +153,34 @@ async def test_no_host_and_two_of_them_are_refused(control: ControlService) -> N
     assert (await control.request("GET", "/healthz", [control.host, control.host])).status == 400
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LocalHost", "localhost.", "[::1]"])
-async def test_loopback_names_with_the_port_are_ours(control: ControlService, name: str) -> None:
-    headers = [("Host", f"{name}:{control.port}"), BEARER]
+@pytest.mark.parametrize("port", ["", ":{port}", ":1", ":80", ":9000"])
+@pytest.mark.parametrize(
+    "name",
+    ["127.0.0.1", "localhost", "LocalHost", "localhost.", "[::1]", "127.0.0.2", "[::ffff:127.0.0.1]"],
+)
+async def test_loopback_names_with_any_port_or_none_are_ours(
+    control: ControlService, name: str, port: str
+) -> None:
+    """A tunnel of ssh and a container's published port have a port of their own."""
+    headers = [("Host", name + at(control.port, port)), BEARER]
     assert (await control.request("GET", "/status", headers)).status == 200
+
+
+async def test_a_page_of_another_local_port_is_refused_whatever_host_it_reaches(
+    control: ControlService,
+) -> None:
+    for host, origin in (("localhost:9000", "http://localhost:3000"), ("localhost", "http://localhost:3000")):
+        headers = [("Host", host), BEARER, JSON, ("Origin", origin)]
+        assert error_of(await control.request("POST", "/allow", headers, BODY)) == (403, "origin-not-ours")
+    published = [("Host", "localhost:9000"), BEARER, JSON, ("Origin", "http://localhost:9000")]
+    assert (await control.request("POST", "/allow", published, BODY)).status == 200
+
+
+async def test_a_body_without_a_type_is_json_where_no_page_sent_it(control: ControlService) -> None:
+    assert (await control.request("POST", "/allow", [control.host, BEARER], BODY)).status == 200
+    page = ("Origin", f"http://127.0.0.1:{control.port}")
+    refused = await control.request("POST", "/allow", [control.host, BEARER, page], BODY)
+    assert error_of(refused) == (415, "not-json")
 
 
 @pytest.mark.parametrize("origin", FORGED_ORIGINS)

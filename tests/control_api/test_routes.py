@@ -6,8 +6,8 @@ import pytest
 
 from control_api import routes
 from egress_proxy.core.events import ControlRefused, EndCause, Granted, GrantEnded
-from egress_proxy.core.host import parse_authority
-from egress_proxy.core.rules import Suffix, parse_rule
+from egress_proxy.core.host import host_text, parse_authority
+from egress_proxy.core.rules import Ports, Rule, Suffix, parse_rule
 from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 from tests.control_api.control_service import NOW, ControlService, error_of
 
@@ -76,8 +76,6 @@ NEVER = [
     "127.0.0.1:8899",
     "localhost:8899",
     "[::ffff:127.0.0.1]:8899",
-    "127.0.0.1:*",
-    "localhost:*",
     "0.0.0.0:8080",
     "0.0.0.0:*",
     "[::]:8080",
@@ -107,8 +105,82 @@ async def test_what_is_no_entry_is_400_and_the_list_is_unchanged(control: Contro
 
 @pytest.mark.parametrize("entry", NEVER)
 async def test_no_grant_is_made_for_what_can_never_be_dialled(control: ControlService, entry: str) -> None:
-    assert error_of(await control.allow(host=entry)) == (403, "blocked-by-address")
+    response = await control.allow(host=entry)
+    assert error_of(response) == (403, "blocked-by-address")
+    asked = parse_rule(entry, lambda _: Suffix.NONE)
+    assert response.json()["detail"].startswith(f"{host_text(asked.host)}:")
     assert control.entries() == []
+
+
+DENIED = [
+    ("ok.example", "ok.example"),
+    ("ok.example", "ok.example:22"),
+    ("ok.example", "ok.example:*"),
+    ("ok.example:443", "ok.example"),
+    ("ok.example:22", "OK.example.:22"),
+    ("*.ok.example", "a.ok.example:8443"),
+    ("**.ok.example", "ok.example"),
+    ("*.ok.example", "*.ok.example"),
+    ("**.ok.example", "*.ok.example:*"),
+    ("**.ok.example", "**.ok.example"),
+    ("*.ok.example", "**.a.ok.example"),
+    ("192.0.2.1", "192.0.2.1"),
+    ("192.0.2.1", "[::ffff:192.0.2.1]:22"),
+    ("192.0.2.1", "[64:ff9b::192.0.2.1]"),
+    ("[2001:db8::1]:443", "[2001:db8:0::1]"),
+]
+PARTLY_DENIED = [
+    ("ok.example:22", "ok.example"),
+    ("ok.example:443", "ok.example:*"),
+    ("ok.example:443", "ok.example:80"),
+    ("*.ok.example", "ok.example"),
+    ("*.ok.example", "**.ok.example"),
+    ("a.ok.example", "*.ok.example"),
+    ("_.ok.example", "*.ok.example"),
+    ("ok.example", "xok.example"),
+    ("ok.example", "*.ok.example"),
+    ("192.0.2.1", "192.0.2.2"),
+    ("64.0.0.1", "*.0.0.1.example"),
+]
+
+
+def deny(entry: str, client: str | None = None) -> Rule:
+    return parse_rule(entry, lambda _: Suffix.NONE, bare_ports=Ports.ANY, client=client)
+
+
+@pytest.mark.parametrize(("denied", "asked"), DENIED)
+async def test_a_grant_for_what_a_deny_entry_covers_is_refused_with_the_entry_named(
+    control: ControlService, denied: str, asked: str
+) -> None:
+    control.deny = [deny("other.example"), deny(denied)]
+    response = await control.allow(host=asked)
+    assert error_of(response) == (403, "blocked-by-denylist")
+    assert f"deny entry {denied}" in response.json()["detail"].replace(":* ", " ")
+    assert control.entries() == []
+
+
+@pytest.mark.parametrize(("denied", "asked"), PARTLY_DENIED)
+async def test_a_grant_of_which_a_deny_entry_leaves_something_is_made(
+    control: ControlService, denied: str, asked: str
+) -> None:
+    control.deny = [deny(denied)]
+    assert (await control.allow(host=asked)).status == 200
+
+
+async def test_a_deny_entry_for_one_client_refuses_grants_for_that_client_alone(
+    control: ControlService,
+) -> None:
+    control.deny = [deny("ok.example", "build")]
+    assert error_of(await control.allow(host="ok.example", client="build")) == (403, "blocked-by-denylist")
+    assert (await control.allow(host="ok.example", client="ci")).status == 200
+    assert (await control.allow(host="ok.example")).status == 200
+
+
+@pytest.mark.parametrize("entry", ["127.0.0.1:*", "localhost:*"])
+async def test_every_port_of_loopback_can_be_granted_though_some_are_ours(
+    control: ControlService, entry: str
+) -> None:
+    assert (await control.allow(host=entry)).status == 200
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
@@ -135,7 +207,7 @@ async def test_an_entry_for_all_ports_of_an_outer_host_is_no_matter_of_our_own(
 
 def test_an_entry_for_all_ports_is_judged_even_if_no_port_is_ours() -> None:
     rule = parse_rule("0.0.0.0:*", lambda _: Suffix.NONE)
-    assert list(routes._targets(rule, ()))
+    assert list(routes._targets(rule))
 
 
 async def test_a_limit_asked_for_is_kept_and_the_answer_then_names_the_grant(control: ControlService) -> None:

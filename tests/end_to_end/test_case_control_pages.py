@@ -47,13 +47,11 @@ def test_a_call_for_another_host_is_403(service: Service) -> None:
         "rebind.evil.test",
         f"localhost.evil.test:{port}",
         f"127.0.0.1.evil.test:{port}",
-        f"127.0.0.1:{port + 1}",
-        "127.0.0.1",
-        "localhost",
-        f"127.0.0.2:{port}",
+        f"a.localhost:{port}",
+        "0.0.0.0",
         f"0.0.0.0:{port}",
         f"127.1:{port}",
-        f"[::ffff:127.0.0.2]:{port}",
+        f"[::127.0.0.1]:{port}",
         f"user@localhost:{port}",
         f"localhost:{port}/",
         "",
@@ -65,7 +63,16 @@ def test_a_call_for_another_host_is_403(service: Service) -> None:
     none = call(service, BEARER, JSON)
     assert none.status in (400, 403)
     assert nothing_is_granted(service)
-    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}"):
+    for host in (
+        f"127.0.0.1:{port}",
+        f"127.0.0.1:{port + 1}",
+        "127.0.0.1",
+        "localhost",
+        "localhost:9000",
+        f"LOCALHOST:{port}",
+        f"[::1]:{port}",
+        f"127.0.0.2:{port}",
+    ):
         assert call(service, ("Host", host), BEARER, JSON).status == 200, host
 
 
@@ -109,10 +116,12 @@ def test_a_body_that_says_it_is_no_json_is_415_before_the_token(service: Service
     ):
         assert call(service, own_host(service), BEARER, ("Content-Type", kind)).status == 415, kind
         assert call(service, own_host(service), ("Content-Type", kind)).status == 415, kind
-    assert call(service, own_host(service), BEARER).status == 415
+    page = ("Origin", f"http://127.0.0.1:{service.control_port}")
+    assert call(service, own_host(service), BEARER, page).status == 415
     assert nothing_is_granted(service)
     good = ("Content-Type", "Application/JSON; charset=UTF-8")
     assert call(service, own_host(service), BEARER, good).status == 200
+    assert call(service, own_host(service), BEARER).status == 200  # no page, and no type at all
 
 
 def test_a_preflight_gets_no_permission(service: Service) -> None:

@@ -18,7 +18,8 @@ TOKEN = "CANARY-control"
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
     env = {"TOK": TOKEN, "BUILD": "client", "EGRESS_CLIENT": '[{"name": "build", "token": "env:BUILD"}]'}
-    with service("--allow-none", "--control-token-env", "TOK", env=env, prints=2) as started:
+    denied = ("--deny", "denied.example", "--deny", "**.tracker.example:443")
+    with service("--allow-none", *denied, "--control-token-env", "TOK", env=env, prints=2) as started:
         yield started
 
 
@@ -92,6 +93,24 @@ def test_a_bad_entry_is_a_usage_error(verb: Verb, entry: str) -> None:
 @pytest.mark.parametrize("entry", ["169.254.169.254", "metadata.google.internal"])
 def test_what_is_never_granted_is_refused_by_policy(verb: Verb, entry: str) -> None:
     assert verb.failure("allow", entry).code is ExitCode.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule"),
+    [("denied.example", "denied.example:*"), ("*.tracker.example", "**.tracker.example:443")],
+)
+def test_what_a_deny_entry_covers_is_refused_by_policy_and_the_entry_named(
+    verb: Verb, entry: str, rule: str
+) -> None:
+    failure = verb.failure("allow", entry)
+    assert failure.code is ExitCode.REFUSED
+    assert f"the deny entry {rule} covers it" in str(failure)
+
+
+def test_an_unknown_client_is_a_usage_error_and_those_that_are_known_are_named(verb: Verb) -> None:
+    failure = verb.failure("allow", "a.example", "--client", "biuld")
+    assert failure.code is ExitCode.USAGE
+    assert "known: build" in str(failure)
 
 
 def test_a_grant_that_is_not_there_cannot_be_taken_back(verb: Verb) -> None:
