@@ -51,7 +51,10 @@ def roots_of(
     own = () if attach is None else (os.path.dirname(attach),)
     try:
         return outermost(
-            (*canonical_roots(usual, protected_trees=own), *canonical_roots(forced, forced=True))
+            (
+                *canonical_roots(usual, protected_trees=own, home=home_of(environ)),
+                *canonical_roots(forced, forced=True),
+            )
         )
     except RootRefused as error:
         raise VerbFailed(ExitCode.USAGE, str(error).replace(LIFTED_BY, lifted_by)) from None

@@ -88,7 +88,7 @@ class _LinuxBackend(_Backend):
         environ = host_environment()
         self._search_path = environ.get("PATH", os.defpath)
         self._spec = SandboxSpec(
-            canonical_roots(writable_roots),
+            canonical_roots(writable_roots, home=environ.get("HOME")),
             _egress(network, allowed_hosts, environ),
             cwd=cwd,
             home=environ.get("HOME"),
@@ -132,7 +132,7 @@ class SeatbeltExecBackend(_Backend):
         """As for the others. Raises ValueError."""
         environ = host_environment()
         policy = seatbelt.seatbelt_policy(
-            writable_roots=canonical_roots(writable_roots),
+            writable_roots=canonical_roots(writable_roots, home=environ.get("HOME")),
             allowed_hosts=allowed_hosts,
             network=network or allowed_hosts is not None,
             masks=[os.path.realpath(path) for path in masks],

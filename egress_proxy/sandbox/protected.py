@@ -12,30 +12,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from egress_proxy.sandbox.obeyed_names import GIT_NAMES, REPORTED_NAMES, WORKSPACE_NAMES, WORKTREE_NAMES
 from egress_proxy.sandbox.roots import is_below
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
 
-GIT_NAMES = ("hooks", "config", "config.worktree", "commondir", "info/attributes")
-"""In a git folder: what makes git run programs, or look for the rest of this list elsewhere."""
-WORKTREE_NAMES = ("commondir", "gitdir", "config.worktree")
-"""In .git/worktrees/NAME, obeyed in a linked worktree wherever that is."""
-WORKSPACE_NAMES = (
-    ".envrc", ".mcp.json", ".vscode", ".idea", ".devcontainer", ".devcontainer.json",
-    ".claude", ".codex", ".agents", ".cursor", ".gemini",
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile",
-    ".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".gitconfig", ".ripgreprc",
-)  # fmt: skip
-"""Anywhere: what editors, agents and shells obey when they open a folder, or a home that links to it. What a
-project runs by design (Makefile, package.json, conftest.py) cannot be told from work and is not here."""
-PROTECTED_NAMES = (*(f".git/{name}" for name in GIT_NAMES), *WORKSPACE_NAMES)
-"""Relative, at any depth. Not all of it: a `.git` that is a file, and repositories inside .git/modules."""
-REPORTED_NAMES = (".gitmodules", ".husky")
-"""Obeyed too, but changed by ordinary work (switching a branch, `npm install`): reported, not protected."""
-SECRET_NAMES = (
-    ".ssh", ".aws", ".gnupg", ".netrc", ".config/gh", ".config/gcloud", ".azure", ".kube", ".docker",
-    ".npmrc", ".pypirc", ".git-credentials", ".config/git/credentials", ".cargo/credentials",
-    ".cargo/credentials.toml", ".pgpass", ".vault-token", ".password-store", ".local/share/keyrings",
-)  # fmt: skip
-"""Relative to the home folder."""
 # Not .env.production and the like: frameworks keep them in the repository and build with them.
 _ENV_FILE = re.compile(r"\.env|\.env(?:\.[\w-]+)?\.local")
 

@@ -1,7 +1,7 @@
 """Which folders a confined command may write to: from what was asked for to real paths, or a refusal.
 
 Looks at the file system and changes nothing; what is protected inside a root is in protected.py. A link that
-is swapped later leads nowhere: what is given to a rung is the real path. Next: protected.py, spec.py.
+is swapped later leads nowhere: what is given to a rung is the real path. Next: start_places.py, protected.py.
 """
 
 import contextlib
@@ -11,7 +11,11 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from egress_proxy.sandbox.obeyed_names import WORKSPACE_NAMES
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
+from egress_proxy.sandbox.start_places import AGENT_WORKPLACES, START_PLACES
 
 LIFTED_BY = "--dangerously-writable-root"
 
@@ -24,6 +28,7 @@ _SYSTEM_TREES = (
 _SYSTEM_FOLDERS = ("/", "/var", "/private")
 _PLACES_OF_HOMES = ("/home", "/root", "/Users")
 # Places to work in that lie in a system tree: containers keep sources in /usr/src, disks are mounted in /run.
+_AGENT_WORKPLACE = re.compile(AGENT_WORKPLACES)
 _WORKPLACE = re.compile(r"(/usr/src|/usr/local/src|/run/user/[0-9]+|/run/media)/.")
 
 
@@ -32,12 +37,21 @@ class RootRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Guarded:
-    """No root may be or hold ``path``; with ``whole`` no root may lie in it either."""
+class Guarded:
+    """No root may be ``path`` or, unless it ``may_be_held``, hold it; with ``whole`` no root may lie in it
+    either. ``why``: for people."""
 
     path: str
     what: str
     whole: bool = False
+    why: str = ""
+    may_be_held: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.path!r}{self.why and f', and {self.why}'}"
+
+
+_Identity = tuple[int, int] | str
 
 
 def canonical_roots(
@@ -54,9 +68,10 @@ def canonical_roots(
     """
     resolved = [(path, _resolve(path)) for path in paths]
     if not forced:
-        guarded = tuple(_guarded(protected_trees, home))
+        guards = _Guards((*_guarded(protected_trees, home), *_in_homes(home)))
         for path, root in resolved:
-            if (reason := _danger(root, guarded)) is not None:
+            reason = _named(os.path.abspath(path)) or _named(root) or guards.danger(root)
+            if (reason := reason or _holds_a_home(root)) is not None:
                 shown = f"{path!r}" if path == root else f"{path!r} ({root!r})"
                 raise RootRefused(f"writable root {shown} is refused: {reason}; {LIFTED_BY} lifts this")
     return outermost(root for _, root in resolved)
@@ -101,46 +116,110 @@ def _has_controls(path: str) -> bool:
     return any(unicodedata.category(character) in {"Cc", "Zl", "Zp"} for character in path)
 
 
-def _guarded(protected_trees: Sequence[str], home: str | None) -> Iterator[_Guarded]:
+def _guarded(protected_trees: Sequence[str], home: str | None) -> Iterator[Guarded]:
     for path in _SYSTEM_TREES:
-        yield _Guarded(path, "the system folder", whole=True)
+        yield Guarded(path, "the system folder", whole=True)
     for path in _SYSTEM_FOLDERS:
-        yield _Guarded(path, "the system folder")
+        yield Guarded(path, "the system folder")
     for path in _PLACES_OF_HOMES:
-        yield _Guarded(path, "a place of home folders,")
-    if home is not None:
-        yield _Guarded(home, "the home folder")
-    with contextlib.suppress(KeyError):  # a container may run as a uid that has no name
-        yield _Guarded(pwd.getpwuid(os.geteuid()).pw_dir, "the home folder")
+        yield Guarded(path, "a place of home folders,")
+    for path in homes(home):
+        yield Guarded(path, "the home folder")
     for path in protected_trees:
-        yield _Guarded(path, "the proxy's own folder", whole=True)
+        yield Guarded(path, "the proxy's own folder", whole=True)
     # A module planted there would run outside the sandbox, with the next command that is confined.
     for path in (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(__file__))):
-        yield _Guarded(path, "the folder of the running Python program", whole=True)
+        yield Guarded(path, "the folder of the running Python program", whole=True)
 
 
-def _danger(root: str, guarded: Iterable[_Guarded]) -> str | None:
-    """Why a root is refused. Folders are told by what they are and not by name: a second mount of one, or
-    another case of its letters where case does not count, is the same folder."""
-    own = _identity(root)
-    around = {_identity(folder) for folder in _upwards(root) if folder != root}
-    for guard in guarded:
-        path = os.path.realpath(guard.path)
-        if own == _identity(path):
-            return f"it is {guard.what} {path!r}"
-        if any(own == _identity(folder) for folder in _upwards(path)):
-            return f"it holds {guard.what} {path!r}"
-        if guard.whole and _identity(path) in around:
-            return f"it lies in {guard.what} {path!r}"
-    if ".git" in root.lower().split("/"):
+def homes(home: str | None) -> tuple[str, ...]:
+    """The one that the caller's environment names and the one that the system knows: programs use either."""
+    found = [] if home is None else [os.path.realpath(home)]
+    with contextlib.suppress(KeyError):  # a container may run as a uid that has no name
+        found.append(os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir))
+    return tuple(path for path in dict.fromkeys(found) if path != "/")
+
+
+def _in_homes(home: str | None) -> Iterator[Guarded]:
+    """What starts from a home, and what is kept secret in one: by where it is, and by where a link leads."""
+    for folder in homes(home):
+        for name, why in START_PLACES.items():
+            # A cache is a place to write in, and only parts of it are obeyed.
+            in_cache = name.startswith(".cache/")
+            yield Guarded(f"{folder}/{name}", "the folder", whole=True, why=why, may_be_held=in_cache)
+        for name in WORKSPACE_NAMES:
+            yield Guarded(
+                f"{folder}/{name}", "the folder", whole=True, why="settings and hooks are obeyed there"
+            )
+        for name in SECRET_NAMES:
+            # It may be held, as by ~/.cache: it is masked there.
+            yield Guarded(
+                f"{folder}/{name}", "the folder", True, "keys and tokens lie there", may_be_held=True
+            )
+
+
+def _named(path: str) -> str | None:
+    """Whether a folder is or lies in one that is obeyed wherever it is. A link of such a name counts too."""
+    names = _AGENT_WORKPLACE.sub("/", f"{path}/").lower().split("/")
+    if ".git" in names:
         return "it lies in a git folder, whose hooks and settings the host's git runs"
-    return _holds_a_home(root)
+    for name in WORKSPACE_NAMES:
+        if name in names:
+            return (
+                f"it is or lies in a folder {name}, whose settings and hooks are obeyed outside the sandbox"
+            )
+    return None
+
+
+class _Guards:
+    """Folders are told by what they are and not by name: a second mount of one, or another case of its
+    letters where case does not count, is the same folder."""
+
+    def __init__(self, guarded: Iterable[Guarded]) -> None:
+        self._known: dict[str, _Identity] = {}
+        self._own: dict[_Identity, Guarded] = {}
+        self._holders: dict[_Identity, Guarded] = {}
+        for guard in guarded:
+            identity = self._identity(guard.path)
+            if identity != guard.path and (real := os.path.realpath(guard.path)) != guard.path:
+                guard = replace(guard, path=real)
+            self._own.setdefault(identity, guard)
+            if not guard.may_be_held:
+                self._hold(guard)
+
+    def _hold(self, guard: Guarded) -> None:
+        for folder in _upwards(guard.path):
+            identity = self._identity(folder)
+            if identity in self._holders:
+                return  # and so are those above
+            self._holders[identity] = guard
+
+    def danger(self, root: str) -> str | None:
+        """Why a root is refused."""
+        own = self._identity(root)
+        if own in self._own:
+            return f"it is {self._own[own]}"
+        if own in self._holders:
+            return f"it holds {self._holders[own]}"
+        for folder in _upwards(root):
+            guard = self._own.get(self._identity(folder))
+            if guard is not None and guard.whole:
+                return f"it lies in {guard}"
+        return None
+
+    def _identity(self, path: str) -> _Identity:
+        if path not in self._known:
+            self._known[path] = _identity(path)
+        return self._known[path]
 
 
 def _upwards(path: str) -> Iterator[str]:
     """The path and the folders around it, "/" last; of a workplace only those inside that."""
-    workplace = _WORKPLACE.match(path)
-    end = workplace[1] if workplace else ""
+    end = ""
+    if workplace := _WORKPLACE.match(path):
+        end = workplace[1]
+    elif workplace := _AGENT_WORKPLACE.search(f"{path}/"):
+        end = path[: workplace.end(1)]
     while path != end:
         yield path
         if path == "/":
@@ -148,7 +227,7 @@ def _upwards(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def _identity(path: str) -> tuple[int, int] | str:
+def _identity(path: str) -> _Identity:
     try:
         status = os.stat(path)
     except OSError:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from egress_proxy.core.host import parse_port
 from egress_proxy.sandbox import seatbelt_services as services
 from egress_proxy.sandbox.host_list import Endpoint, read_host_list
-from egress_proxy.sandbox.protected import SECRET_NAMES
 from egress_proxy.sandbox.seatbelt_paths import (
     checked_path,
     env_files,
@@ -21,6 +20,7 @@ from egress_proxy.sandbox.seatbelt_paths import (
     submodule_folders,
     subpath,
 )
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
 
 NAME = "seatbelt"
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"  # absolute: one found on PATH could be anything

@@ -7,7 +7,7 @@ rules that these stand in), protected.py (the names).
 import posixpath
 import re
 
-from egress_proxy.sandbox.protected import GIT_NAMES, PROTECTED_NAMES, WORKTREE_NAMES
+from egress_proxy.sandbox.obeyed_names import GIT_NAMES, PROTECTED_NAMES, WORKTREE_NAMES
 
 # Links of every macOS system volume. Seatbelt compares resolved paths: a rule on /tmp matches nothing.
 _SYSTEM_LINKS = ("/tmp", "/var", "/etc")  # noqa: S108  text, no file

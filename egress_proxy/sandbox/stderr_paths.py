@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from egress_proxy.sandbox.protected import PROTECTED_NAMES
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES
 from egress_proxy.sandbox.roots import is_in
 
 PATHS_LIMIT = 64

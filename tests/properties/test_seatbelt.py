@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from egress_proxy.core.host import Target
 from egress_proxy.core.rules import Rule
 from egress_proxy.sandbox.host_list import read_host_list
-from egress_proxy.sandbox.protected import PROTECTED_NAMES, SECRET_NAMES
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES
 from egress_proxy.sandbox.seatbelt import build_seatbelt_profile
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from tests.properties.strategies import entry_texts, mutated, rules, targets
 from tests.support.sbpl import Form, Profile, Regex, Text, Word, read_forms
 

@@ -8,8 +8,8 @@ import pytest
 
 from egress_proxy.sandbox import planted as module
 from egress_proxy.sandbox import protected
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES, REPORTED_NAMES
 from egress_proxy.sandbox.planted import Planted, planted, snapshot
-from egress_proxy.sandbox.protected import PROTECTED_NAMES, REPORTED_NAMES
 
 
 def shell(command: str, root: Path) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from egress_proxy.sandbox import protected
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES, WORKSPACE_NAMES
 from egress_proxy.sandbox.protected import (
-    PROTECTED_NAMES,
-    SECRET_NAMES,
-    WORKSPACE_NAMES,
     Protection,
     ProtectionRefused,
     SecretPath,
@@ -20,6 +18,7 @@ from egress_proxy.sandbox.protected import (
     secrets_below,
     small_file,
 )
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from tests.support.bwrap_shell import run_in_bwrap, unavailable
 
 

@@ -10,7 +10,9 @@ import pytest
 
 import egress_proxy
 from egress_proxy.sandbox import roots
+from egress_proxy.sandbox.obeyed_names import WORKSPACE_NAMES
 from egress_proxy.sandbox.roots import RootRefused, canonical_roots, outermost
+from egress_proxy.sandbox.start_places import START_PLACES
 from tests.support.bwrap_shell import run_in_bwrap, unavailable
 
 SYSTEM = ["/", "/etc", "/usr", "/bin", "/sbin", "/lib", "/dev", "/proc", "/sys", "/run", "/var"]
@@ -210,3 +212,55 @@ def test_a_root_in_a_git_folder_is_refused(tmp_path: Path) -> None:
 def test_a_uid_without_a_name_has_no_home_to_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
     assert canonical_roots([str(tmp_path)])
+
+
+PLACES = [".config/fish", ".local/bin", "bin", ".config/systemd/user", ".config/autostart", ".config/git"]
+
+
+@pytest.mark.parametrize(
+    "name", [*PLACES, *list(START_PLACES)[::7], *WORKSPACE_NAMES[::4], ".ssh", ".aws", ".gnupg"]
+)
+def test_what_starts_from_a_home_or_is_secret_in_it_is_no_root(tmp_path: Path, name: str) -> None:
+    """Itself, what lies in it, and by way of a link."""
+    (tmp_path / name / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(name)
+    for path in (name, f"{name}/inner", "link"):
+        assert name.partition("/")[0] in refusal(tmp_path / path, home=str(tmp_path))
+    assert canonical_roots([f"{tmp_path}/{name}"], home=str(tmp_path), forced=True)
+
+
+@pytest.mark.parametrize("name", [".config", ".local", ".local/share", ".cargo", "go", ".gradle", ".m2"])
+def test_what_would_hold_a_place_that_programs_start_from_is_no_root(tmp_path: Path, name: str) -> None:
+    """There or not: the command would make it."""
+    (tmp_path / name).mkdir(parents=True)
+    assert "holds" in refusal(tmp_path / name, home=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".steerable", ".cache", ".npm", ".cargo/registry", "go/pkg", ".m2/repository", ".gradle/caches", "work",
+     ".claude/worktrees/one", ".codex/worktrees/a/project", ".gemini/antigravity/scratch/x"],
+)  # fmt: skip
+def test_caches_and_places_to_work_in_are_roots(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    assert canonical_roots([f"{tmp_path}/{name}"], home=str(tmp_path)) == (f"{tmp_path}/{name}",)
+
+
+def test_what_a_dotfile_leads_to_is_what_it_is(tmp_path: Path) -> None:
+    """As people link their settings out of a repository."""
+    (tmp_path / "dotfiles/fish").mkdir(parents=True)
+    (tmp_path / "dotfiles/claude").mkdir()
+    (tmp_path / ".config").mkdir()
+    (tmp_path / ".config/fish").symlink_to("../dotfiles/fish")
+    (tmp_path / ".claude").symlink_to("dotfiles/claude")
+    for path in ("dotfiles", "dotfiles/fish", "dotfiles/claude"):
+        assert "dotfiles" in refusal(tmp_path / path, home=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", WORKSPACE_NAMES)
+def test_a_name_that_is_obeyed_anywhere_is_no_root_in_a_project_either(tmp_path: Path, name: str) -> None:
+    for spelt in (name, name.upper()):
+        (tmp_path / "project" / spelt / "inner").mkdir(parents=True, exist_ok=True)
+        assert name in refusal(tmp_path / "project" / spelt).lower()
+        assert name in refusal(tmp_path / "project" / spelt / "inner").lower()
+    assert canonical_roots([f"{tmp_path}/project"])

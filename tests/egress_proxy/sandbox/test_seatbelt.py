@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from egress_proxy.sandbox.protected import PROTECTED_NAMES, SECRET_NAMES
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES
 from egress_proxy.sandbox.seatbelt import (
     build_seatbelt_profile,
     profile_text,
     seatbelt_argv,
     seatbelt_policy,
 )
+from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from tests.support.sbpl import Profile
 
 HOME, ROOT, SCRATCH = "/Users/u", "/Users/u/p", "/private/tmp/egress-1"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from egress_proxy.sandbox.protected import PROTECTED_NAMES
+from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES
 from egress_proxy.sandbox.seatbelt_paths import (
     checked_path,
     env_files,
