@@ -56,6 +56,7 @@ def linux_wrap_parser(prog: str) -> FlagParser:
     parser.add_argument("--no-network", action="store_true", help="no network at all")
     _add_proxy(parser)
     _add_backend(parser)
+    _add_env(parser)
     return parser
 
 
@@ -114,6 +115,17 @@ def _add_hosts(parser: FlagParser) -> None:
 def _add_proxy(parser: FlagParser) -> None:
     parser.add_argument(
         "--proxy", metavar="ATTACH", help="the running proxy's attach socket, its only way out"
+    )
+
+
+def _add_env(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="pass a variable on as it is by then, or set it; repeatable. A value stands in the command line"
+        " for all to see: name secrets without one",
     )
 
 

@@ -34,7 +34,7 @@ def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Sandbo
     return SandboxSpec(
         roots=roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ),
         egress=_egress(arguments, environ),
-        cwd=working_folder(),
+        cwd=None,  # where what is printed is spawned, which is somebody else's to say
         home=home_of(environ),
         mask_secrets=not arguments.no_mask,
         masks=tuple(map(os.path.abspath, arguments.mask)),

@@ -15,6 +15,7 @@ from egress_proxy.cli.sandbox_arguments import describe_parser, linux_wrap_parse
 from egress_proxy.cli.sandbox_policy import home_of, roots_of, spec_of
 from egress_proxy.sandbox.choose import Chosen, choose
 from egress_proxy.sandbox.confinement import portable_argv
+from egress_proxy.sandbox.environment import named_variables
 from egress_proxy.sandbox.seatbelt import build_seatbelt_profile
 from egress_proxy.sandbox.spec import (
     Dimension,
@@ -27,6 +28,8 @@ from egress_proxy.sandbox.spec import (
 
 # The profile of macOS denies __pycache__ writes, and a root's bytecode is nobody's business either.
 _VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1"}
+# What holds was tried here, outside: an executor inside, whose commands a host spawns, cannot try it.
+_HELD = "EGRESS_EXEC_BACKEND"
 _Action = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
 
@@ -110,8 +113,14 @@ def _linux_wrap(arguments: argparse.Namespace, environ: Mapping[str, str]) -> in
         example = "linux-wrap --no-network -- make test"
         raise VerbFailed(ExitCode.USAGE, f"name the command behind --, as in: {example}")
     try:
+        named = named_variables(arguments.env)
+    except ValueError as error:
+        raise VerbFailed(ExitCode.USAGE, f"--env: {error}") from None
+    try:
         spec, chosen = _chosen(arguments, environ)
-        argv = portable_argv(chosen, spec, arguments.command, _VARIABLES, arguments.command[0])
+        held = {"backend": chosen.backend, "enforcement": chosen.enforcement}
+        variables = {**_VARIABLES, _HELD: json.dumps(held, separators=(",", ":")), **named.values}
+        argv = portable_argv(chosen, spec, arguments.command, variables, arguments.command[0], named.names)
     except SandboxUnavailable as error:
         raise VerbFailed(ExitCode.USAGE, str(error)) from None
     print(json.dumps({"argv": argv, **_described(chosen.backend, chosen.gaps)}))

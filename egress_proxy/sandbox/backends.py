@@ -7,7 +7,10 @@ confinement.py. Next: choose.py (rungs), seatbelt.py (macOS), egress_choice.py (
 import contextlib
 import os
 import shlex
+import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -129,18 +132,22 @@ class SeatbeltExecBackend(_Backend):
         allowed_hosts: Sequence[str] | None = None,
         masks: Sequence[str] = (),
     ) -> None:
-        """As for the others. Raises ValueError."""
+        """As for the others. Raises ValueError. The command's temporary files have a folder of their own,
+        as long as this object lives."""
         environ = host_environment()
+        scratch = os.path.realpath(tempfile.mkdtemp(prefix="egress-scratch-"))
+        weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         policy = seatbelt.seatbelt_policy(
             writable_roots=canonical_roots(writable_roots, home=environ.get("HOME")),
             allowed_hosts=allowed_hosts,
             network=network or allowed_hosts is not None,
+            scratch=[scratch],
             masks=[os.path.realpath(path) for path in masks],
             home=environ.get("HOME"),
         )
         self.gaps = seatbelt_gaps(policy)
         self._profile = seatbelt.profile_text(policy)
-        self._variables = child_environment(environ, {})
+        self._variables = {**child_environment(environ, {}), "TMPDIR": scratch}
 
     def wrap_argv(self, argv: Sequence[str]) -> tuple[str, ...]:
         kept = (f"{name}={value}" for name, value in self._variables.items())

@@ -14,6 +14,7 @@ from egress_proxy.sandbox.masks import masked_paths
 from egress_proxy.sandbox.plan import (
     ARGS,
     CHANNEL,
+    COMMAND,
     ERRORS,
     FILTER,
     LAUNCH,
@@ -51,7 +52,10 @@ _NETWORKS: Mapping[type[Egress], seccomp.Network] = {
     OpenNetwork: seccomp.Network.OPEN,
 }
 _TCP_ABI = 4  # the first whose rules know ports
-_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
+# What runs inside, and what that imports.
+_LAUNCHER, *_IMPORTED = (
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("launcher.py", "told.py")
+)
 
 
 def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> Recipe:
@@ -61,17 +65,21 @@ def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> R
     machine = os.uname().machine
     program = seccomp.program(machine, _surroundings(spec)) if seccomp.supported(machine) else b""
     streams = ("--sync-fd", SYNC) if isinstance(spec.egress, ThroughProxy) else ()
+    start, launcher = (binary.path, "--args", ARGS, "--"), _launcher_words(spec)
     status = () if portable else ("--json-status-fd", STATUS)
     # By bwrap and not by the launcher: that is bwrap's own first process too, whose memory the command may
     # write where no Landlock keeps it from that.
     own_filter = ("--seccomp", FILTER) if program else ()
     return Recipe(
         backend=NAME,
-        words=(binary.path, "--args", ARGS, "--", *(_launcher_words(spec) if inner else ())),
+        words=(*start, *((*launcher, "--") if inner else ())),
+        long_words=(*start, *launcher, COMMAND),
         args=(*_arguments(spec, binary), *streams, *status, *own_filter),
-        launch=_launch_plan(spec).encode() if inner else b"",
+        launch=_launch_plan(spec).encode(),
         program=program,
         roots=spec.roots,
+        hidden=tuple(_folders_of_its_own()) if spec.cwd is None else (),
+        shown=_shown_again(spec),
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,
     )
 
@@ -82,7 +90,7 @@ def _surroundings(spec: SandboxSpec) -> seccomp.Surroundings:
 
 def _launcher_words(spec: SandboxSpec) -> tuple[str, ...]:
     channel = CHANNEL if isinstance(spec.egress, ThroughProxy) else "-1"
-    return (*isolated_python(_LAUNCHER), "inner", LAUNCH, channel, ERRORS, "--")
+    return (*isolated_python(_LAUNCHER), "inner", LAUNCH, channel, ERRORS)
 
 
 def _launch_plan(spec: SandboxSpec) -> LaunchPlan:
@@ -125,13 +133,16 @@ def _namespaces(spec: SandboxSpec, binary: BwrapBinary) -> Iterator[str]:
 
 
 def _own_folders() -> Iterator[str]:
-    for folder in OWN_FOLDERS:
-        if os.path.isdir(folder) and not os.path.islink(folder):
-            yield from ("--tmpfs", folder)
+    for folder in _folders_of_its_own():
+        yield from ("--tmpfs", folder)
     # Where the name servers stand is often a file in /run; of use only where the network is the host's.
     resolver = os.path.realpath("/etc/resolv.conf")
     if is_hidden(resolver) and os.path.isfile(resolver):
         yield from ("--ro-bind", resolver, resolver)
+
+
+def _folders_of_its_own() -> Iterator[str]:
+    return (folder for folder in OWN_FOLDERS if os.path.isdir(folder) and not os.path.islink(folder))
 
 
 def is_hidden(path: str) -> bool:
@@ -146,7 +157,7 @@ def _kept_visible(spec: SandboxSpec) -> Iterator[str]:
 
 def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
     """What is needed for the start and would be hidden: interpreter, launcher, the folder to start in."""
-    needed = [sys.base_prefix, interpreter(), _LAUNCHER]
+    needed = [sys.base_prefix, interpreter(), _LAUNCHER, *_IMPORTED]
     if spec.cwd is not None and not spec.cwd.startswith("/run/"):
         needed.append(spec.cwd)
     return tuple(path for path in needed if is_hidden(path) and not is_in(path, spec.roots))

@@ -22,6 +22,9 @@ from egress_proxy.sandbox.denial import Ended, Outcome, outcome
 from egress_proxy.sandbox.descriptors import Descriptors
 from egress_proxy.sandbox.environment import (
     INHERITED_NAMES,
+    SETTLED,
+    SPAWNER_NAMES,
+    WITHHELD_WORDS,
     child_environment,
     plain_messages,
     proxy_variables,
@@ -44,14 +47,22 @@ def proxy_environment(spec: SandboxSpec) -> dict[str, str]:
 
 
 def portable_argv(
-    chosen: Chosen, spec: SandboxSpec, command: Sequence[str], variables: Mapping[str, str], label: str = ""
+    chosen: Chosen,
+    spec: SandboxSpec,
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    label: str = "",
+    named: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """A command line that whoever spawns it needs no library for. ``variables``: set besides the proxy's."""
+    """A command line that whoever spawns it needs no library for. ``variables``: set besides the proxy's;
+    ``named``: passed on from the spawner besides the harmless few and its settings."""
+    settled = {name: value for name, value in SETTLED.items() if name not in named}
     words = chosen.recipe.on_command_line(
-        (*INHERITED_NAMES, *spec.extras),
-        {**proxy_environment(spec), "LC_MESSAGES": "C", **variables},
+        (*INHERITED_NAMES, *SPAWNER_NAMES, *spec.extras, *named),
+        {**settled, **proxy_environment(spec), "LC_MESSAGES": "C", **variables},
         encode_hello(Hello(label)),
         _WELCOME,
+        WITHHELD_WORDS,
     )
     return (*isolated_python(_OUTER), *words, "--", *command)
 
@@ -81,18 +92,18 @@ class Confinement:
         self.backend, self.gaps, self.enforcement = chosen.backend, chosen.gaps, chosen.enforcement
         self._spec = spec
         self._before = snapshot(spec.roots) if spec.protect else Snapshot({}, complete=True)
-        env = child_environment(parent, proxy_environment(spec), spec.extras)
+        env = {**SETTLED, **child_environment(parent, proxy_environment(spec), spec.extras)}
         # At a terminal nobody reads along.
         self.env = env if spec.interactive else plain_messages(env)
         attach = chosen.recipe.attach
         self._attachment = None if attach is None else Attachment(attach, label or command[0])
         channel = None if self._attachment is None else self._attachment.fileno()
         try:
-            self._descriptors = Descriptors(chosen.recipe, channel)
+            self._descriptors = Descriptors(chosen.recipe, channel, command)
         except OSError:
             self._leave()
             raise
-        self.argv = (*self._descriptors.argv, *command)
+        self.argv = self._descriptors.argv
         self.pass_fds = self._descriptors.pass_fds
 
     @property

@@ -5,10 +5,11 @@ Memory files and pipes, nothing on disk. Next: plan.py (Recipe), confinement.py 
 
 import contextlib
 import os
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from egress_proxy.sandbox.plan import ARGS, CHANNEL, ERRORS, FILTER, LAUNCH, STATUS, SYNC, Recipe
+from egress_proxy.sandbox.plan import ARGS, CHANNEL, COMMAND, ERRORS, FILTER, LAUNCH, STATUS, SYNC, Recipe
 
 # What an error line or bwrap's status documents come to, and more.
 _ANSWER_LIMIT = 65_536
@@ -17,20 +18,21 @@ _ANSWER_LIMIT = 65_536
 class Descriptors:
     """``argv`` and ``pass_fds`` for a spawn; `close_passed` after it; the streams are read at the end."""
 
-    def __init__(self, recipe: Recipe, channel: int | None = None) -> None:
+    def __init__(self, recipe: Recipe, channel: int | None = None, command: Sequence[str] = ()) -> None:
         """``channel``: the attach connection, or what stands for it; it stays the caller's."""
+        encoded = recipe.encoded(command)
+        own = recipe.long_words if encoded else recipe.words
         self._passed: dict[str, int] = {}
         self._read_ends: dict[str, int] = {}
         try:
-            self._open(recipe, channel)
+            self._open(recipe, {*own, *recipe.args}, encoded, channel)
         except OSError:
             self.close()
             raise
-        self.argv = tuple(self._number(word) for word in recipe.words)
+        self.argv = (*map(self._number, own), *(() if encoded else command))
         self.pass_fds = tuple(self._passed.values())
 
-    def _open(self, recipe: Recipe, channel: int | None) -> None:
-        wanted = {*recipe.words, *recipe.args}
+    def _open(self, recipe: Recipe, wanted: set[str], command: bytes, channel: int | None) -> None:
         for word in {ERRORS, STATUS} & wanted:
             self._read_ends[word], self._passed[word] = os.pipe()
         # bwrap closes its --sync-fd in the command, so the launcher needs another one.
@@ -38,7 +40,7 @@ class Descriptors:
             self._passed |= {word: os.dup(channel) for word in {CHANNEL, SYNC} & wanted}
         self._passed |= {
             word: _memory_file(word, content)
-            for word, content in ((LAUNCH, recipe.launch), (FILTER, recipe.program))
+            for word, content in ((LAUNCH, recipe.launch), (FILTER, recipe.program), (COMMAND, command))
             if word in wanted
         }
         if ARGS in wanted:

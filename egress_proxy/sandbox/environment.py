@@ -7,6 +7,7 @@ child may see is named here, the rest stays behind. Next: cli/env.py (prints the
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 MARKER = "STEERABLE_EGRESS_CONFINED"
 """Tells agents that the proxy is the only way out. Set only when it has answered."""
@@ -29,12 +30,31 @@ PROXY_NAMES = (
 INHERITED_NAMES = ("PATH", "HOME", "LANG", "LC_*", "TERM", "USER", "LOGNAME", "SHELL", "TZ")
 """What a child gets of its parent's environment; `LC_*` is every name that begins so."""
 _INHERITED = re.compile("|".join(INHERITED_NAMES).replace("*", "[A-Z]+"))
-# Not even a declared extra: credentials, sockets of the session, and what makes a program load code.
-_NEVER = re.compile(
-    r".*_(?:TOKEN|KEY|SECRET|PASSWORD)|STEERABLE_EGRESS_(?:SECRET|CONTROL_.*)"
+# Not even a declared extra: what is a credential by its name.
+_CREDENTIAL = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
+# Not even what a person names: the proxy's own secrets, sockets of the session, what makes a program load
+# code, and what the way to the proxy is told by.
+_CHANGES_THE_SANDBOX = re.compile(
+    r"(?:STEERABLE_)?EGRESS_(?:SECRET|CONTROL_.*)|EGRESS_EXEC_BACKEND"
     r"|SSH_AUTH_SOCK|DBUS_.*|XDG_RUNTIME_DIR|DISPLAY|WAYLAND_DISPLAY|DOCKER_HOST"
-    r"|LD_.*|DYLD_.*|ENV|BASH_ENV|BASH_FUNC_.*|PYTHON.*|NODE_OPTIONS|GIT_SSH.*|GIT_CONFIG.*"
+    r"|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|GLIBC_TUNABLES|ENV|BASH_ENV|BASH_FUNC_.*|PYTHON.*|PERL5(?:LIB|OPT|DB)"
+    r"|RUBY(?:LIB|OPT)|NODE_(?:OPTIONS|PATH)|(?:_|JDK_)JAVA_OPTIONS|JAVA_TOOL_OPTIONS|GIT_SSH.*|GIT_CONFIG.*"
+    r"|GIT_EXEC_PATH"
 )
+_SPELLED_AS_A_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+SPAWNER_NAMES = ("STEERABLE_*",)
+"""What a printed command line passes on of its spawner's environment by itself, but for those below."""
+WITHHELD_WORDS = (
+    "TOKEN", "TOKENS", "KEY", "KEYS", "APIKEY", "SECRET", "SECRETS", "PASSWORD", "PASSWORDS", "PASSWD",
+    "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "CONTROL", MARKER,
+)  # fmt: skip
+"""A name passes by no pattern when it is one of these, or has one of them between its underscores. The marker
+among them: a spawner's own says nothing of this sandbox."""
+
+SETTLED = {"LSAN_OPTIONS": "detect_leaks=0"}
+"""What every Linux sandbox sets. The leak check of AddressSanitizer traces its own process, which is refused:
+without this each program that is built with it would end with a failure of the check itself."""
 
 
 def host_environment() -> Mapping[str, str]:
@@ -84,7 +104,40 @@ def child_environment(
     """
     declared = frozenset(extras)
     for name in sorted(declared):
-        if _NEVER.fullmatch(name) or name in PROXY_NAMES:
-            raise ValueError(f"{name} cannot be handed to a confined process")
+        _check(name)
+        if _CREDENTIAL.fullmatch(name):
+            raise ValueError(_REFUSED.format(name))
     kept = {name: value for name, value in parent.items() if name in declared or _INHERITED.fullmatch(name)}
     return {**kept, **proxy}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVariables:
+    """What a person asked for: ``names`` are passed on as they are by then, ``values`` are set."""
+
+    names: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+def named_variables(entries: Iterable[str]) -> NamedVariables:
+    """Of `NAME` and `NAME=VALUE`; the last one of a name counts. Credentials too: whoever names one means it.
+
+    Raises ValueError, which shows the name and no value.
+    """
+    asked: dict[str, str | None] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        if not _SPELLED_AS_A_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a variable")
+        _check(name)
+        asked[name] = value if equals else None
+    values = {name: value for name, value in asked.items() if value is not None}
+    return NamedVariables(tuple(name for name in asked if name not in values), values)
+
+
+_REFUSED = "{} cannot be handed to a confined process"
+
+
+def _check(name: str) -> None:
+    if _CHANGES_THE_SANDBOX.fullmatch(name) or name in PROXY_NAMES:
+        raise ValueError(_REFUSED.format(name))

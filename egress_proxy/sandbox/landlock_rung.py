@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.landlock_gaps import Rung, gaps
 from egress_proxy.sandbox.masks import masked_paths
-from egress_proxy.sandbox.plan import CHANNEL, ERRORS, LAUNCH, LaunchPlan, Recipe, isolated_python
+from egress_proxy.sandbox.plan import CHANNEL, COMMAND, ERRORS, LAUNCH, LaunchPlan, Recipe, isolated_python
 from egress_proxy.sandbox.readable import masks_inside
 from egress_proxy.sandbox.seccomp import Network
 from egress_proxy.sandbox.spec import (
@@ -60,9 +60,11 @@ def landlock_recipe(spec: SandboxSpec, rung: Rung) -> Recipe:
     through_proxy = isinstance(spec.egress, ThroughProxy)
     if through_proxy and not rung.supervised:
         raise SandboxUnavailable("per-host egress needs the seccomp filter, which this machine has none of")
+    words = (*isolated_python(_SUPERVISOR), LAUNCH, CHANNEL if through_proxy else "-1", ERRORS)
     return Recipe(
         backend=NAME,
-        words=(*isolated_python(_SUPERVISOR), LAUNCH, CHANNEL if through_proxy else "-1", ERRORS, "--"),
+        words=(*words, "--"),
+        long_words=(*words, COMMAND),
         launch=_plan(spec, rung).encode(),
         roots=spec.roots,
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,

@@ -1,6 +1,7 @@
 """The last program before a confined command: hands the listener out, confines itself, becomes the command.
 
-Run as `[python, -I, -S, THIS FILE, inner, PLAN_FD, CHANNEL_FD, ERROR_FD, --, COMMAND…]`, -1: no descriptor.
+Run as `[python, -I, -S, THIS FILE, inner, PLAN_FD, CHANNEL_FD, ERROR_FD, --, COMMAND…]`, -1: no descriptor; a
+long command comes by one, as `COMMAND_FD` in place of `-- COMMAND…`, each word ended by a NUL.
 Standard library alone and little of it: its start is every command's. Next: plan.py (what it is told),
 supervisor.py and outer.py (share its functions).
 
@@ -17,6 +18,14 @@ import os
 import select
 import struct
 import sys
+
+if __package__:
+    from egress_proxy.sandbox.told import Plan, entries, read_plan
+else:  # run as a script, isolated: the path holds the standard library alone
+    sys.path.append(os.path.dirname(os.path.realpath(__file__)))
+    from told import Plan, entries, read_plan  # type: ignore[import-not-found,no-redef]
+
+__all__ = ["Plan", "entries", "read_plan"]
 
 HAND_OUT, TAKEN = b"L", b"K"  # core/attach.py
 CANNOT_CONFINE, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127  # as env(1), nohup(1) and POSIX shells have them
@@ -76,63 +85,7 @@ class Report:
 def reason(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
-    named = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
-    return named + error.strerror
-
-
-def entries(encoded: bytes) -> list[tuple[bytes, bytes]]:
-    """What plan.encode was given."""
-    parts = encoded.split(b"\0")
-    if parts[-2:] != [b"end=", b""]:
-        raise ValueError("it is cut short")
-    return [(key, value) for key, _, value in (part.partition(b"=") for part in parts[:-2])]
-
-
-class Plan:
-    """The entries of plan.py's LaunchPlan."""
-
-    def __init__(self, encoded: bytes) -> None:
-        self.port: int | None = None
-        self.answer_ms = 0
-        self.ruleset: list[int] = []
-        self.paths: list[tuple[int, bytes, bool]] = []
-        self.ports: list[tuple[int, int]] = []
-        self.program = b""
-        self.cwd: bytes | None = None
-        self.new_session = False
-        self.private_tmp: bytes | None = None
-        for key, value in entries(encoded):
-            self._take(key, value)
-
-    def _take(self, key: bytes, value: bytes) -> None:
-        match key:
-            case b"port":
-                self.port = int(value)
-            case b"answer_ms":
-                self.answer_ms = int(value)
-            case b"ruleset":
-                self.ruleset = [int(number) for number in value.split(b":")]
-            case b"path" | b"path?":
-                access, path = value.split(b":", 1)
-                self.paths.append((int(access), path, key == b"path"))
-            case b"tcp":
-                access, port = value.split(b":")
-                self.ports.append((int(access), int(port)))
-            case b"program":
-                self.program = bytes.fromhex(value.decode())
-            case b"cwd":
-                self.cwd = value
-            case b"session":
-                self.new_session = True
-            case b"tmp":
-                self.private_tmp = value
-            case _:  # a rule that this file does not know must not be left out
-                raise ValueError(f"unknown entry {os.fsdecode(key)}")
-
-
-def read_plan(descriptor: int) -> Plan:
-    with open(descriptor, "rb") as stream:
-        return Plan(stream.read())
+    return (f"{os.fsdecode(error.filename)}: " if error.filename is not None else "") + error.strerror
 
 
 def listen_on_loopback(port: int) -> _socket.socket:
@@ -254,25 +207,27 @@ def die_with(parent: int, number: int) -> None:
         raise ChildProcessError("the parent has ended")
 
 
-def become(command: list[str], report: Report) -> None:
+def become(command: list[bytes], report: Report) -> None:
     """Exec, by PATH as a shell would. libc's own: os.execvp imports more than all of this file."""
     report.step = "descriptors"
     close_others(report.descriptor)
     if report.descriptor >= 0:
         os.set_inheritable(report.descriptor, False)
-    words = [os.fsencode(word) for word in command]
-    libc.execvp(words[0], (ctypes.c_char_p * (len(words) + 1))(*words))
+    libc.execvp(command[0], (ctypes.c_char_p * (len(command) + 1))(*command))
     number = ctypes.get_errno()
     status = NOT_FOUND if number in (errno.ENOENT, errno.ENOTDIR) else CANNOT_EXECUTE
     name = f"{errno.errorcode[number]} " if report.descriptor >= 0 else ""
-    report.fail(status, "exec", f"{name}{command[0]}: {os.strerror(number)}")
+    report.fail(status, "exec", f"{name}{os.fsdecode(command[0])}: {os.strerror(number)}")
 
 
-def arguments(words: list[str]) -> tuple[int, int, int, list[str]]:
-    """PLAN_FD CHANNEL_FD ERROR_FD -- COMMAND…"""
+def arguments(words: list[str]) -> tuple[int, int, int, list[bytes]]:
+    """PLAN_FD CHANNEL_FD ERROR_FD, and COMMAND_FD or -- COMMAND…"""
     match words:
         case plan, channel, errors, "--", *command if command:
-            return int(plan), int(channel), int(errors), command
+            return int(plan), int(channel), int(errors), [os.fsencode(word) for word in command]
+        case plan, channel, errors, number:
+            with open(int(number), "rb") as stream:
+                return int(plan), int(channel), int(errors), stream.read().split(b"\0")[:-1]
     raise ValueError("expected PLAN_FD CHANNEL_FD ERROR_FD -- COMMAND")
 
 

@@ -12,6 +12,10 @@ import errno
 import os
 import sys
 
+TYPE_CHECKING = False  # typing itself is milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 if __package__:
     from egress_proxy.sandbox import launcher
 else:  # run as a script, isolated: the path holds the standard library alone
@@ -21,6 +25,7 @@ else:  # run as a script, isolated: the path holds the standard library alone
 LINE_LIMIT = 4096  # core/attach.py
 S_IFMT, S_IFREG = 0o170000, 0o100000  # inode(7)
 STDIN_LIMIT = 256 << 20  # bytes: it is memory
+LONG_WORDS, LONG_BYTES = 1_000, 65_536  # plan.py
 
 
 class Instructions:
@@ -29,9 +34,13 @@ class Instructions:
     def __init__(self, encoded: bytes) -> None:
         self.words: list[bytes] = []
         self.args: list[bytes] = []
+        self.long_words: list[bytes] = []
         self.contents = {b"@launch": b"", b"@filter": b""}
         self.roots: list[bytes] = []
+        self.hidden: list[bytes] = []
+        self.shown: list[bytes] = []
         self.kept: list[bytes] = []
+        self.withheld: set[bytes] = set()
         self.variables: dict[bytes, bytes] = {}
         self.attach: bytes | None = None
         self.hello = b""
@@ -44,6 +53,8 @@ class Instructions:
         match key:
             case b"word":
                 self.words.append(value)
+            case b"long":
+                self.long_words.append(value)
             case b"arg":
                 self.args.append(value)
             case b"launch":
@@ -52,8 +63,19 @@ class Instructions:
                 self.contents[b"@filter"] = bytes.fromhex(value.decode())
             case b"root":
                 self.roots.append(value)
+            case b"hidden":
+                self.hidden.append(value)
+            case b"shown":
+                self.shown.append(value)
+            case _:
+                self._take_of_environment(key, value)
+
+    def _take_of_environment(self, key: bytes, value: bytes) -> None:
+        match key:
             case b"keep":
                 self.kept.append(value)
+            case b"withhold":
+                self.withheld.add(value)
             case b"set":
                 name, value = value.split(b"=", 1)
                 self.variables[name] = value
@@ -144,13 +166,41 @@ def numbered(words: list[bytes], numbers: dict[bytes, int]) -> list[bytes]:
     return [b"%d" % numbers[word] if word in numbers else word for word in words]
 
 
+def settle_working_folder(recipe: Instructions) -> None:
+    """The command starts where it is spawned; where the sandbox does not show that, in the first root."""
+    if not recipe.hidden:
+        return
+    try:
+        here = os.getcwdb()
+    except OSError:  # it is gone
+        here = b""
+    if not here or (is_in(here, recipe.hidden) and not is_in(here, (*recipe.roots, *recipe.shown))):
+        there = recipe.roots[0] if recipe.roots else b"/"
+        text = b"the working folder %s is not shown in the sandbox; the command starts in %s"
+        os.write(2, b"egress-proxy: " + (text % (here, there)).replace(b"\n", b"?") + b"\n")
+        here = there
+    recipe.args += [b"--chdir", here]
+
+
+def is_in(path: bytes, folders: "Iterable[bytes]") -> bool:
+    return any(path == folder or path.startswith(folder.rstrip(b"/") + b"/") for folder in folders)
+
+
 def environment(recipe: Instructions) -> dict[bytes, bytes]:
     """Made before bwrap's start: what bwrap is started with stays readable inside, in /proc/1/environ."""
     names = {name for name in recipe.kept if not name.endswith(b"*")}
     prefixes = tuple(name[:-1] for name in recipe.kept if name.endswith(b"*"))
-    inherited = os.environb.items()
-    kept = {name: value for name, value in inherited if name in names or name.startswith(prefixes)}
+    kept = {
+        name: value
+        for name, value in os.environb.items()
+        if name in names or (name.startswith(prefixes) and not recipe.withheld & {name, *name.split(b"_")})
+    }
     return {**kept, **recipe.variables}
+
+
+def is_long(command: list[bytes]) -> bool:
+    """bwrap takes 9,000 words in all, and the kernel some 2 MB with bwrap's own among them."""
+    return len(command) > LONG_WORDS or sum(len(word) + 1 for word in command) > LONG_BYTES
 
 
 def main() -> None:
@@ -170,7 +220,12 @@ def main() -> None:
         check_root(root)
     report.step = "attach socket"
     connection = None if recipe.attach is None else attach(recipe.attach, recipe)
+    report.step = "working folder"
+    settle_working_folder(recipe)
     report.step = "descriptors"
+    if recipe.long_words and is_long(command):
+        recipe.contents[b"@command"] = b"".join(word + b"\0" for word in command)
+        recipe.words, command = recipe.long_words, []
     numbers = open_words(recipe, connection)
     words = numbered(recipe.words, numbers)
     passed = {numbers[word] for word in (*recipe.words, *recipe.args) if word in numbers} - {-1}

@@ -7,7 +7,7 @@ descriptors.py (opens what the words stand for).
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -86,12 +86,14 @@ class LaunchPlan:
             yield "tmp", self.private_tmp
 
 
-ARGS, LAUNCH, FILTER, CHANNEL, SYNC, ERRORS, STATUS = (
-    "@args", "@launch", "@filter", "@channel", "@sync", "@errors", "@status",
+ARGS, LAUNCH, FILTER, CHANNEL, SYNC, ERRORS, STATUS, COMMAND = (
+    "@args", "@launch", "@filter", "@channel", "@sync", "@errors", "@status", "@command",
 )  # fmt: skip
 """Words of a recipe that stand for a descriptor's number."""
 _WORD_CHARACTERS = 120_000
 """Of a recipe on a command line: Linux takes 128 KiB a word (MAX_ARG_STRLEN)."""
+LONG_WORDS, LONG_BYTES = 1_000, 65_536
+"""A command of more is long: bwrap takes 9,000 words, and the kernel some 2 MB, with ours among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,11 @@ class Recipe:
 
     ``args``: what ``@args`` reads, NUL-separated (may hold further such words). ``launch``: what ``@launch``
     reads, an encoded LaunchPlan. ``program``: what ``@filter`` reads. ``attach``: the proxy's attach socket,
-    which ``@channel`` and ``@sync`` are two descriptors of.
+    which ``@channel`` and ``@sync`` are two descriptors of. ``long_words``: instead of ``words`` and a long
+    command behind them; ``@command`` in it reads the command, each word ended by a NUL.
+
+    ``hidden``: folders that the sandbox has its own of, where the command starts in the spawner's folder.
+    ``shown``: what is visible in them all the same.
     """
 
     backend: str
@@ -111,30 +117,50 @@ class Recipe:
     attach: str | None = None
     roots: tuple[str, ...] = ()
     """Folders that must still be what they were when the recipe was made, not a link to somewhere."""
+    long_words: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     answer_ms: int = 10_000
     """How long the proxy may take to answer the hello."""
 
     def on_command_line(
-        self, kept: Iterable[str], variables: Mapping[str, str], hello: bytes = b"", welcome: bytes = b""
+        self,
+        kept: Iterable[str],
+        variables: Mapping[str, str],
+        hello: bytes = b"",
+        welcome: bytes = b"",
+        withheld: Iterable[str] = (),
     ) -> tuple[str, ...]:
         """The recipe as words for outer.py, where nobody of ours is there to open descriptors.
 
-        ``kept``: names of the environment that the command gets, `LC_*` for all that begin so;
-        ``variables``: what is set besides. ``hello``: the line for the attach socket; ``welcome``: how the
-        answer begins when it is a yes.
+        ``kept``: names of the environment that the command gets, `LC_*` for all that begin so, but for those
+        with one of the ``withheld`` words; ``variables``: what is set besides. ``hello``: the line for the
+        attach socket; ``welcome``: how the answer begins when it is a yes.
         """
-        text = encode(self._entries(kept, variables, hello, welcome)).hex()
+        environment = (
+            *(("keep", name) for name in kept),
+            *(("withhold", word) for word in withheld),
+            *(("set", f"{name}={value}") for name, value in variables.items()),
+        )
+        text = encode((*self._entries(hello, welcome), *environment)).hex()
         return tuple(text[at : at + _WORD_CHARACTERS] for at in range(0, len(text), _WORD_CHARACTERS))
 
-    def _entries(
-        self, kept: Iterable[str], variables: Mapping[str, str], hello: bytes, welcome: bytes
-    ) -> Iterator[tuple[str, str]]:
+    def encoded(self, command: Sequence[str]) -> bytes:
+        """What ``@command`` reads for a long command; for others, which follow ``words``, it is empty."""
+        encoded = b"".join(os.fsencode(word) + b"\0" for word in command)
+        if encoded.count(b"\0") != len(command):
+            raise ValueError("a word of the command holds a NUL")
+        is_long = len(command) > LONG_WORDS or len(encoded) > LONG_BYTES
+        return encoded if is_long and self.long_words else b""
+
+    def _entries(self, hello: bytes, welcome: bytes) -> Iterator[tuple[str, str]]:
         yield from (("word", word) for word in self.words)
+        yield from (("long", word) for word in self.long_words)
         yield from (("arg", word) for word in self.args)
         yield from (("launch", self.launch.hex()), ("program", self.program.hex()))
         yield from (("root", root) for root in self.roots)
-        yield from (("keep", name) for name in kept)
-        yield from (("set", f"{name}={value}") for name, value in variables.items())
+        yield from (("hidden", folder) for folder in self.hidden)
+        yield from (("shown", path) for path in self.shown)
         if self.attach is not None:
             yield from (("attach", self.attach), ("answer_ms", str(self.answer_ms)))
             yield from (("hello", hello.hex()), ("welcome", welcome.hex()))

@@ -1,8 +1,8 @@
 """Runs a command under Landlock and seccomp, makes its connects for it, and leaves nothing of it behind.
 
-Run as `[python, -I, -S, THIS FILE, PLAN_FD, CHANNEL_FD, ERROR_FD, --, COMMAND…]`; descriptors and failures
-are launcher.py's, and this is the standard library alone, too. It ends as the command does: same status,
-same signal. Next: connects.py (which connects, and how), launcher.py (how the command is confined).
+Run as `[python, -I, -S, THIS FILE, PLAN_FD, CHANNEL_FD, ERROR_FD, --, COMMAND…]`; descriptors, long commands
+and failures are launcher.py's, and this is the standard library alone, too. It ends as the command does: same
+status, same signal. Next: connects.py (which connects, and how), launcher.py (how the command is confined).
 
 When it is killed, so is the command; what that has put into sessions of their own lives on, confined and
 with no network, and the private folder stays.
@@ -98,7 +98,7 @@ def hand_out_listener(
 
 
 def run_command(
-    plan: launcher.Plan, command: list[str], link: _socket.socket, report: launcher.Report
+    plan: launcher.Plan, command: list[bytes], link: _socket.socket, report: launcher.Report
 ) -> None:
     """The child's part, never returns. From the filter on its connects wait for the supervisor's answers."""
     if plan.private_tmp is not None:

@@ -166,3 +166,82 @@ def test_without_landlock_its_rung_is_none_and_bwrap_still_holds(errno: str) -> 
     alone = describe_in(f"landlock:{errno}", "--backend", "landlock")
     assert answer(alone)["backend"] == "none"
     assert "Landlock" in alone.stderr
+
+
+def started_in(argv: list[str], folder: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=folder,
+        env={"PATH": os.defpath, **variables}, timeout=50, check=False,
+    )  # fmt: skip
+
+
+def wrap(backend: str, *words: str) -> list[str]:
+    argv: list[str] = answer(sandbox("linux-wrap", "--no-network", "--backend", backend, *words))["argv"]
+    return argv
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_printed_starts_in_the_folder_in_which_it_is_spawned(tmp_path: Path, backend: str) -> None:
+    root = tmp_path / "root"
+    (root / "below").mkdir(parents=True)
+    argv = wrap(backend, "--writable-root", str(root), "--", "pwd")
+    for folder in ("/usr/share", str(root), str(root / "below")):
+        done = started_in(argv, folder)
+        assert (done.stdout, done.stderr) == (f"{folder}\n", "")
+
+
+def test_where_that_is_not_shown_inside_it_is_the_first_root_and_said(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    done = started_in(wrap("bwrap", "--writable-root", str(root), "--", "pwd"), str(tmp_path))
+    assert done.stdout == f"{root}\n"
+    assert done.stderr == (
+        f"egress-proxy: the working folder {tmp_path} is not shown in the sandbox;"
+        f" the command starts in {root}\n"
+    )
+    assert started_in(wrap("bwrap", "--", "pwd"), str(tmp_path)).stdout == "/\n"
+    assert (
+        started_in(wrap("landlock", "--", "pwd"), str(tmp_path)).stdout == f"{tmp_path}\n"
+    )  # which shows it
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_spawners_settings_pass_and_its_secrets_only_by_name(backend: str) -> None:
+    spawner = {
+        "STEERABLE_APPROVAL": "host", "STEERABLE_WEB_FETCH_TIMEOUT_MS": "5", "STEERABLE_EGRESS_SECRET": "s1",
+        "STEERABLE_EGRESS_CONTROL_TOKEN": "s2", "STEERABLE_EGRESS_CONTROL_PORT": "1",
+        "STEERABLE_WEB_SEARCH_API_KEY": "s3", "STEERABLE_EGRESS_CONFINED": "1",
+        "PROVIDER_KEY": "k", "CI": "1",
+    }  # fmt: skip
+    argv = wrap(backend, "--env", "PROVIDER_KEY", "--env", "LATER", "--env", "SET=a=b", "--", "env")
+    variables = dict(
+        line.partition("=")[::2] for line in started_in(argv, "/", **spawner).stdout.splitlines()
+    )
+    assert {name for name in variables if name.startswith("STEERABLE_")} == {
+        "STEERABLE_APPROVAL", "STEERABLE_WEB_FETCH_TIMEOUT_MS",
+    }  # fmt: skip
+    assert (variables["PROVIDER_KEY"], variables["SET"], "CI" in variables) == ("k", "a=b", False)
+    assert "LATER" not in variables
+    assert json.loads(variables["EGRESS_EXEC_BACKEND"]) == {"backend": backend, "enforcement": "full"}
+
+
+def test_a_variable_that_changes_the_sandbox_is_refused_by_name() -> None:
+    done = sandbox("linux-wrap", "--no-network", "--env", "LD_PRELOAD=/x.so", "--", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --env: LD_PRELOAD cannot be handed to a confined process\n"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_command_may_be_as_long_as_the_kernel_takes_it(backend: str) -> None:
+    words = [str(number) for number in range(30_000)]
+    argv = wrap(
+        backend,
+        "--",
+        "sh",
+        "-c",
+        'echo $#; test "$(echo "$@" | tr " " "\\n" | tail -1)" = 29999',
+        "x",
+        *words,
+    )
+    done = started_in(argv, "/")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "30000\n", "")

@@ -28,7 +28,7 @@ def spec(*flags: str, **environ: str) -> SandboxSpec:
 
 
 def test_without_flags_nothing_is_written_and_the_network_is_open() -> None:
-    assert replace(spec(), protected=()) == SandboxSpec((), OpenNetwork(), cwd=os.getcwd(), home="/home/one")
+    assert replace(spec(), protected=()) == SandboxSpec((), OpenNetwork(), home="/home/one")
 
 
 def test_flags_become_what_they_say(tmp_path: Path) -> None:

@@ -133,3 +133,14 @@ os.execv(argv[0], argv)
             check=False,
         )
     assert (done.stdout, done.stderr) == ("ran\n", "")
+
+
+def test_seatbelts_command_has_a_folder_of_its_own_for_temporary_files() -> None:
+    backend = SeatbeltExecBackend()
+    argv = backend.wrap_argv(("/bin/echo", "x"))
+    (folder,) = (Path(word.removeprefix("TMPDIR=")) for word in argv if word.startswith("TMPDIR="))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert str(folder) in argv[argv.index("-p") + 1]
+    assert str(folder) not in SeatbeltExecBackend().wrap_argv(("x",))
+    del backend
+    assert not folder.exists()

@@ -70,7 +70,14 @@ def test_the_environment_is_a_list_of_what_may_be_in_it(backend: str) -> None:
     spec = replace(spec_for(), extras=("DECLARED",))
     end = run_confined(spec, ("/usr/bin/env",), backend=backend, environ=parent)
     names = {line.partition("=")[0] for line in end.stdout.splitlines()}
-    assert names - {"TMPDIR", "PWD"} == {"PATH", "LANG", "LC_CTYPE", "LC_MESSAGES", "DECLARED"}
+    assert names - {"TMPDIR", "PWD"} == {
+        "PATH",
+        "LANG",
+        "LC_CTYPE",
+        "LC_MESSAGES",
+        "LSAN_OPTIONS",
+        "DECLARED",
+    }
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -162,7 +169,14 @@ def test_a_portable_command_line_needs_nothing_but_a_spawn(backend: str, tmp_pat
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         names = {line.partition("=")[0] for line in done.stdout.splitlines()}
-        assert names - {"PWD", "TMPDIR"} == {"PATH", "LANG", "LC_TIME", "LC_MESSAGES", "SET"}
+        assert names - {"PWD", "TMPDIR"} == {
+            "PATH",
+            "LANG",
+            "LC_TIME",
+            "LC_MESSAGES",
+            "LSAN_OPTIONS",
+            "SET",
+        }
         assert (root / "f").read_text() == "x\n"
 
 
@@ -214,3 +228,14 @@ def test_a_root_that_is_a_link_by_the_time_of_the_start_is_refused(backend: str,
         f"{words}{root}: it is no longer the folder that was named\n",
     )
     assert not list(victim.iterdir())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("egress", [NoNetwork(), OpenNetwork()])
+def test_a_command_that_is_too_long_is_the_commands_fault(backend: str, egress: Egress) -> None:
+    spec = spec_for(egress=egress)
+    taken = run_confined(spec, (*shell("echo $#"), "x", *["w" * 60] * 20_000), backend=backend)
+    assert (taken.code, taken.stdout) == (0, "20000\n")
+    refused = run_confined(spec, ("/bin/true", "x" * 200_000), backend=backend).finished.outcome
+    assert (refused.exit_code, refused.runner_failure) == (126, None)
+    assert refused.exec_failure == "exec E2BIG /bin/true: Argument list too long"

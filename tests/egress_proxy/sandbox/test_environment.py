@@ -8,6 +8,7 @@ from egress_proxy.sandbox.environment import (
     MARKER,
     PROXY_NAMES,
     child_environment,
+    named_variables,
     plain_messages,
     proxy_variables,
     without_proxy,
@@ -125,3 +126,30 @@ def test_messages_are_in_the_c_locale_and_letters_stay(given: dict[str, str], le
         "LC_TIME": "fr_FR",
         "PATH": "/bin",
     }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PYTHONPATH", "NODE_OPTIONS", "PERL5LIB",
+        "RUBYOPT",
+        "JAVA_TOOL_OPTIONS", "GIT_SSH_COMMAND", "HTTPS_PROXY", "no_proxy", "STEERABLE_EGRESS_CONFINED",
+        "STEERABLE_EGRESS_CONTROL_TOKEN", "EGRESS_CONTROL_PORT", "SSH_AUTH_SOCK", "DOCKER_HOST",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["", "=secret"])
+def test_a_person_may_name_no_variable_that_changes_the_loader_or_the_sandbox(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} cannot be handed to a confined process") as refused:
+        named_variables([f"{name}{value}"])
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("entry", ["", "=x", "A B=1", "A-B", "1A=x", "\u00c4=1"])
+def test_what_is_no_name_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match="is no name of a variable"):
+        named_variables([entry])
+
+
+def test_variables_are_passed_on_or_set_and_the_last_word_counts() -> None:
+    named = named_variables(["CI", "A=1", "A=2=3", "PROVIDER_KEY", "B=1", "B"])
+    assert (named.names, dict(named.values)) == (("CI", "PROVIDER_KEY", "B"), {"A": "2=3"})

@@ -393,6 +393,17 @@ def test_the_scripts_import_little() -> None:
     )
     folder = str(launches.SANDBOX)
     ended = subprocess.run([*launches.PYTHON, "-c", code, folder], capture_output=True, text=True, check=True)
-    own = {"launcher", "_socket", "_ctypes", "ctypes", "errno", "select", "struct", "_struct", "types"}
+    own = {
+        "launcher",
+        "told",
+        "_socket",
+        "_ctypes",
+        "ctypes",
+        "errno",
+        "select",
+        "struct",
+        "_struct",
+        "types",
+    }
     own |= {"os", "posixpath", "genericpath", "stat", "_stat", "_collections_abc", "abc", "_abc"}
     assert set(ended.stdout.strip("[]\n").replace("'", "").split(", ")) <= own

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from egress_proxy.sandbox import launcher, outer
+from egress_proxy.sandbox import outer
 from egress_proxy.sandbox.plan import LandlockRules, LaunchPlan, PathRule, PortRule, Recipe, encode
 
 PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
@@ -34,35 +34,6 @@ PLANS = st.builds(
     answer_ms=st.integers(0, 10**6),
     private_tmp=st.none() | PATHS,
 )
-
-
-@given(PLANS)
-def test_the_launcher_reads_what_was_planned(plan: LaunchPlan) -> None:
-    read = launcher.Plan(plan.encode())
-    assert (read.port, read.program, read.new_session) == (plan.port, plan.program, plan.new_session)
-    assert read.answer_ms == (0 if plan.port is None else plan.answer_ms)
-    assert read.cwd == (None if plan.cwd is None else plan.cwd.encode())
-    assert read.private_tmp == (None if plan.private_tmp is None else plan.private_tmp.encode())
-    if plan.landlock is None:
-        assert (read.ruleset, read.paths, read.ports) == ([], [], [])
-        return
-    asked = plan.landlock
-    assert read.ruleset == [asked.attribute_bytes, asked.handled_fs, asked.handled_net, asked.scoped]
-    assert read.paths == [(rule.access, rule.path.encode(), rule.required) for rule in asked.paths]
-    assert read.ports == [(rule.access, rule.port) for rule in asked.ports]
-
-
-@given(PLANS, st.data())
-def test_a_plan_that_is_cut_short_is_never_read(plan: LaunchPlan, data: st.DataObject) -> None:
-    """A lost tail may be the filter."""
-    encoded = plan.encode()
-    cut = encoded[: data.draw(st.integers(0, len(encoded) - 1))]
-    with pytest.raises(ValueError, match="cut short"):
-        launcher.Plan(cut)
-
-
-def test_names_that_are_no_text_are_passed_on_as_they_are() -> None:
-    assert launcher.Plan(LaunchPlan(cwd="/\udcff").encode()).cwd == b"/\xff"
 
 
 @pytest.mark.parametrize("entry", [("path", "/a\0cwd=/"), ("a=b", "c")])
