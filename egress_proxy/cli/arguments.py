@@ -5,7 +5,7 @@ No meaning here. Next: settings_flags.py (the flags of settings), main.py (runs 
 
 from collections.abc import Callable, Mapping
 
-from egress_proxy.cli.flag_parser import FlagParser
+from egress_proxy.cli.flag_parser import FlagParser, duration
 from egress_proxy.cli.sandbox_arguments import run_parser
 from egress_proxy.cli.settings_flags import (
     add_config,
@@ -116,13 +116,15 @@ def allow_parser(prog: str) -> FlagParser:
         "Let the running proxy's clients reach one more host, until it stops or the grant ends.",
         (
             f"{prog} api.example.com",
-            f"{prog} '*.example.org' --ttl 3600 --reason 'fetch the docs'",
+            f"{prog} '*.example.org' --ttl 1h --reason 'fetch the docs'",
             f"{prog} git.example.com:22 --max-uses 1 --client build",
         ),
         "[flags] HOST[:PORT]",
     )
     parser.add_argument("entry", metavar="HOST[:PORT]", help="a bare host means ports 443 and 80")
-    parser.add_argument("--ttl", type=float, metavar="S", help="seconds until the grant ends")
+    parser.add_argument(
+        "--ttl", type=duration, metavar="TIME", help="until the grant ends: seconds, or 15m, 1h, 2d"
+    )
     parser.add_argument("--max-uses", type=int, metavar="N", help="connections that it admits")
     parser.add_argument("--client", metavar="NAME", help="for this client alone")
     parser.add_argument("--reason", metavar="TEXT", help="shown in lists and in the audit log")
@@ -156,10 +158,10 @@ def revoke_parser(prog: str) -> FlagParser:
     parser = FlagParser(
         prog,
         "Take a grant back and close the tunnels that rest on it.",
-        (f"{prog} g1", f"{prog} g1 --json", f"{prog} g1 --control-port 40123"),
+        tuple(f"{prog} g-44bddb88475a{more}" for more in ("", " --json", " --control-port 40123")),
         "[flags] ID",
     )
-    parser.add_argument("grant_id", metavar="ID", help="as `grants` shows it")
+    parser.add_argument("grant_id", metavar="ID", help="as `allow` and `grants` show it")
     _add_json(parser)
     _add_control(parser)
     return parser

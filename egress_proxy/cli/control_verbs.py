@@ -81,13 +81,12 @@ def _allow(client: ControlClient, arguments: argparse.Namespace) -> int:
         ttl_s=arguments.ttl,
         max_uses=arguments.max_uses,
         client=arguments.client,
-        reason=arguments.reason,
+        reason=arguments.reason or "",  # said although it is empty: a host alone is answered without the id
     )
     if arguments.json:
         print_json(answer, sparse=True)
         return ExitCode.OK
-    grant = f"  {answer.id}" if answer.id else ""
-    print(f"allowed  {shown(answer.allowed)}  ports {answer.ports}{shown(grant)}")
+    print(f"allowed  {shown(answer.allowed)}  ports {answer.ports}  {shown(answer.id or '')}".rstrip())
     return ExitCode.OK
 
 

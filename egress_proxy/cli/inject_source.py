@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from egress_proxy.cli.scopes import check_client
 from egress_proxy.core.access import InjectRoute, Scheme
-from egress_proxy.core.host import Host, HostError, Name, parse_host
+from egress_proxy.core.host import NAME_LIMIT, Host, HostError, Name, parse_host
 from egress_proxy.core.request import path_has_dot_segments
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import Key, SettingsError
@@ -27,6 +27,7 @@ _FLAG_KEYS: dict[str, Key] = {
     "scheme": ("inject_scheme",),
     "upstream_port": ("inject_port",),
 }
+_SHOWN = 60  # characters of a host that is longer than any
 _METHOD = re.compile(r"[A-Z][A-Z0-9_-]{0,31}")
 _NEVER_INJECTED = ("CONNECT", "TRACE")
 # No query: what a rule admits is a path and all below it.
@@ -66,7 +67,7 @@ def _flag_rule(loaded: Loaded) -> InjectRule | None:
     if host is None and variable is None:
         return None
     if host is None or variable is None:
-        given, other = ("inject_host", "secret-env") if host else ("inject_secret_env", "host")
+        given, other = ("inject_secret_env", "host") if host is None else ("inject_host", "secret-env")
         raise loaded.error((given,), f"needs --inject-{other} too: a rule is a host and its secret")
     entry = InjectEntry(
         name=FLAG_RULE,
@@ -118,10 +119,13 @@ def _route(loaded: Loaded, rule: InjectRule) -> InjectRoute:
 
 
 def _host(loaded: Loaded, rule: InjectRule) -> Host:
+    text = rule.entry.host
     try:
-        return parse_host(rule.entry.host)
+        return parse_host(text)
     except HostError:
-        raise rule.error(loaded, "host", "must be one host, without port or star; IPv6 in brackets") from None
+        shown = repr(text if len(text) <= NAME_LIMIT else text[:_SHOWN] + "…")
+        words = f"must be one host, without port or star, IPv6 in brackets, and not {shown}"
+        raise rule.error(loaded, "host", words) from None
 
 
 def _is_loopback(host: Host) -> bool:

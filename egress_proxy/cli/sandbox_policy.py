@@ -106,8 +106,6 @@ def _egress(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Egress
         raise VerbFailed(ExitCode.USAGE, f"{chosen[0]} and {chosen[1]} exclude one another; give one")
     if arguments.no_network:
         return NoNetwork()
-    if arguments.proxy == "":  # as "$EGRESS_ATTACH" is where nobody has set it
-        raise VerbFailed(ExitCode.USAGE, "--proxy is empty: name the path that `egress-proxy serve` prints")
     if arguments.proxy is not None:
         return through_proxy(arguments.proxy)
     return OpenNetwork() if hosts is None else egress_of(hosts, attach_path(environ))

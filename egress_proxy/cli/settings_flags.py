@@ -7,6 +7,7 @@ not given hides nothing. Next: settings/load.py (flags over variables over the f
 import argparse
 from collections.abc import Mapping
 
+from egress_proxy.cli.flag_parser import FlagParser
 from egress_proxy.settings.origins import Text
 
 _ENTRY = "HOST[:PORT]"
@@ -36,9 +37,10 @@ def _marked(value: object) -> object:
     return Text(value) if isinstance(value, str) else value
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
+def add_settings(parser: FlagParser) -> None:
     add_lists(parser)
     _add_listening(parser)
+    parser.may_be_empty.add("attach")
     _add_control(parser)
     _add_connecting(parser)
     add_credential_rule(parser)
@@ -117,10 +119,9 @@ def _add_connecting(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let TLS on port 443 name another host than CONNECT did",
     )
-    group.add_argument("--on-miss", metavar="deny|hold", help="for an unlisted host; default: deny")
-    group.add_argument("--hold-timeout", metavar="S", help="seconds a person has; default: 120")
-    # Refused by settings/tree.py, in one line.
-    group.add_argument("--upstream-proxy", help=argparse.SUPPRESS)
+    # Refused by settings/tree.py, in one line, or without effect beside what is refused: so not offered.
+    for flag in ("--on-miss", "--hold-timeout", "--upstream-proxy"):
+        group.add_argument(flag, help=argparse.SUPPRESS)
 
 
 def _add_records(parser: argparse.ArgumentParser) -> None:

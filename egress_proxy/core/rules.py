@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from egress_proxy.core.host import Host, HostError, Name, Target, host_text, parse_host, parse_port
 
 WEB_PORTS = frozenset({80, 443})
+# The longest entry there is: `**.`, a name of 253 characters with its trailing dot, `:65535`.
+ENTRY_LIMIT = 263
+_SHOWN = 60  # characters of what is longer: a message that quotes it all says nothing
 
 
 class RuleError(ValueError):
@@ -114,6 +117,8 @@ def parse_rule(
     ``bare_ports`` is what an entry without ports means (allow: 80 and 443; deny: all). ``shared`` admits a
     wildcard under a domain of many tenants. Raises RuleError, whose message names the entry.
     """
+    if len(text) > ENTRY_LIMIT:
+        raise RuleError(f"invalid entry {text[:_SHOWN]!r}…: with {len(text)} characters longer than any host")
     try:
         rule = _read(text, bare_ports)
     except HostError as error:

@@ -8,13 +8,13 @@ from pydantic import ValidationError
 from control_api.models import (
     CLIENT_LIMIT,
     COUNT_LIMIT,
-    ENTRY_LIMIT,
     REASON_LIMIT,
     TTL_LIMIT_S,
     AllowAnswer,
     AllowRequest,
     GrantList,
 )
+from egress_proxy.core.rules import ENTRY_LIMIT, Suffix, parse_rule
 
 LIMITS = ("ttl_s", "max_uses", "max_bytes_out")
 NUMBERS_THAT_ARE_NONE = ["60", "", True, False, None, [], {}, [5], 0, -1, -0.0, math.nan, math.inf, 10**400]
@@ -40,7 +40,9 @@ def test_a_time_over_a_year_is_a_mistake_of_units(value: object) -> None:
         AllowRequest.model_validate({"host": "a.example", "ttl_s": value})
 
 
-@pytest.mark.parametrize("value", [None, 5, True, ["a.example"], {"a": 1}, b"a.example", "\ud800", "a" * 264])
+@pytest.mark.parametrize(
+    "value", [None, 5, True, ["a.example"], {"a": 1}, b"a.example", "\ud800", "a" * 5000]
+)
 def test_a_host_is_a_text_no_longer_than_any_entry(value: object) -> None:
     with pytest.raises(ValidationError):
         AllowRequest.model_validate({"host": value})
@@ -50,6 +52,7 @@ def test_the_longest_entry_fits() -> None:
     name = ".".join(["a" * 63] * 3 + ["a" * 61])
     assert len(name) == 253
     assert len(f"**.{name}.:65535") == ENTRY_LIMIT
+    parse_rule(f"**.{name}.:65535", lambda _: Suffix.NONE)
     assert AllowRequest(host=f"**.{name}.:65535").host.endswith(":65535")
 
 

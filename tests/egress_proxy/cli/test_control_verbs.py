@@ -1,7 +1,7 @@
 """`allow`, `revoke`, `grants` against a running service: what they print, and the code of each failure."""
 
-import json
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -69,12 +69,20 @@ def test_a_grant_is_made_listed_and_taken_back(verb: Verb) -> None:
     assert grant_id not in verb("grants")
 
 
-def test_a_plain_grant_prints_what_the_api_answers(verb: Verb) -> None:
-    assert verb("allow", "plain.example") == "allowed  plain.example  ports 80,443\n"
-    assert json.loads(verb("allow", "plain.example", "--json")) == {
-        "allowed": "plain.example",
-        "ports": "80,443",
-    }
+def test_every_grant_is_printed_with_the_id_that_revokes_it(verb: Verb) -> None:
+    *words, grant_id = verb("allow", "plain.example").split()
+    assert words == ["allowed", "plain.example", "ports", "80,443"]
+    assert granted(verb, "plain.example").id == grant_id  # the same entry twice is one grant
+    assert verb("revoke", grant_id).startswith(f"revoked  {grant_id}")
+
+
+@pytest.mark.parametrize(("ttl", "seconds"), [("90", 90), ("15m", 900), ("1h", 3600), ("2d", 172_800)])
+def test_a_time_to_live_has_a_unit_or_is_in_seconds(verb: Verb, ttl: str, seconds: int) -> None:
+    before = time.time()
+    ends = granted(verb, f"t{ttl}.example", "--ttl", ttl).expires_at
+    assert ends is not None
+    assert before + seconds <= ends + 1e-3
+    assert ends <= time.time() + seconds
 
 
 def test_json_has_the_schemas_of_the_api(verb: Verb) -> None:

@@ -53,7 +53,7 @@ def test_the_proxy_is_asked_for_its_port(tmp_path: Path) -> None:
         (["--no-network", "--proxy", "/x"], "--no-network and --proxy exclude"),
         (["--no-network", "--allow-host", "a.test"], "--no-network and --allow-host exclude"),
         (["--proxy", "/x", "--allow-host", "a.test"], "--proxy and --allow-host exclude"),
-        (["--proxy", ""], "--proxy is empty"),
+        (["--proxy", ""], "--proxy has an empty value"),
         (["--allow-host", "https://a.test"], r"https://a\.test.*\(--allow-host\)"),
         (["--allow-host", "a.test,b.test"], "a.test,b.test"),
         (["--writable-root", "/nowhere"], "/nowhere"),

@@ -233,6 +233,14 @@ def test_a_bad_entry_is_refused_with_the_entry_and_what_is_wrong(text: str, said
         deny_entry(text)
 
 
+@pytest.mark.parametrize("text", ["a." * 150 + "example", "*." + "é" * 5000, "a b/" * 100, "*" * 264])
+def test_an_entry_longer_than_any_is_refused_by_its_beginning(text: str) -> None:
+    with pytest.raises(RuleError, match="longer than any host") as refusal:
+        allow_entry(text)
+    assert str(refusal.value).startswith(f"invalid entry {text[:60]!r}…")
+    assert len(str(refusal.value)) < 200
+
+
 def test_a_message_is_one_printable_line() -> None:
     for text in ("a\nINFO allowed", "a\x1b[2J", "a\u2028b", "a\u202eb", "a\x85b", "a:\x80", "\xfc:\x80"):
         with pytest.raises(RuleError) as refusal:
