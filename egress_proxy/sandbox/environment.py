@@ -14,6 +14,9 @@ MARKER = "STEERABLE_EGRESS_CONFINED"
 
 # Tools differ in which case they read: wget and apt the lower one alone, curl the lower one for http.
 _PROXIED = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+# Programs that read none of those but names of their own, spelt just so: Yarn since 2.0, by its settings
+# httpProxy and httpsProxy. (Java and Maven take flags and files alone.)
+_OWN_NAMES = ("YARN_HTTP_PROXY", "YARN_HTTPS_PROXY")
 _DIRECT = "NO_PROXY"
 # Node reads the proxy variables only when it is told to (22.21 and 24.0 up).
 _NODE = "NODE_USE_ENV_PROXY"
@@ -22,6 +25,7 @@ _LOOPBACK = "localhost,127.0.0.1,::1"
 
 PROXY_NAMES = (
     *(spelling for name in (*_PROXIED, _DIRECT) for spelling in (name, name.lower())),
+    *_OWN_NAMES,
     _NODE,
     MARKER,
 )
@@ -71,7 +75,8 @@ def proxy_variables(proxy_url: str, *, confined: bool, loopback_direct: bool = F
     direct = _LOOPBACK if loopback_direct and not confined else ""
     values = {**dict.fromkeys(_PROXIED, proxy_url), _DIRECT: direct}
     both = {spelling: value for name, value in values.items() for spelling in (name, name.lower())}
-    return {**both, _NODE: "1", **({MARKER: "1"} if confined else {})}
+    own = dict.fromkeys(_OWN_NAMES, proxy_url)
+    return {**both, **own, _NODE: "1", **({MARKER: "1"} if confined else {})}
 
 
 def plain_messages(environ: Mapping[str, str]) -> dict[str, str]:

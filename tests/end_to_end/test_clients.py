@@ -37,7 +37,9 @@ def both_cases(values: dict[str, str]) -> dict[str, str]:
 
 def expected(road: Road, no_proxy: str = "") -> dict[str, str]:
     url = f"http://127.0.0.1:{road.service.proxy_port}"
-    return both_cases({**dict.fromkeys(PROXIED, url), "NO_PROXY": no_proxy}) | {"NODE_USE_ENV_PROXY": "1"}
+    yarn = {"YARN_HTTP_PROXY": url, "YARN_HTTPS_PROXY": url}
+    both = both_cases({**dict.fromkeys(PROXIED, url), "NO_PROXY": no_proxy})
+    return both | yarn | {"NODE_USE_ENV_PROXY": "1"}
 
 
 def in_a_shell(road: Road, *commands: str) -> subprocess.CompletedProcess[str]:

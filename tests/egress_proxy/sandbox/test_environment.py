@@ -22,6 +22,7 @@ def test_both_cases_are_set_and_node_is_told() -> None:
     variables = proxy_variables(URL, confined=True)
     assert {name: variables[name] for name in BOTH_CASES} == dict.fromkeys(BOTH_CASES, URL)
     assert variables["NODE_USE_ENV_PROXY"] == "1"
+    assert variables["YARN_HTTP_PROXY"] == variables["YARN_HTTPS_PROXY"] == URL  # Yarn 4 reads these alone
     assert set(variables) == set(PROXY_NAMES)
 
 
