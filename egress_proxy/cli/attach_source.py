@@ -3,6 +3,7 @@
 Next: core/attach.py (the default path), proxy/attach_socket.py (opens it), planning.py (who asks).
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +37,15 @@ def attach_of(loaded: Loaded, environ: Mapping[str, str]) -> AttachPlace:
             )
         return AttachPlace(AttachPlan(path, is_named=True))
     default = default_path(environ)
-    if default is None:
+    if default is not None:
+        return AttachPlace(AttachPlan(Path(default), is_named=False))
+    if not any(environ.get(name) for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME")):
         why = "neither $XDG_RUNTIME_DIR nor $HOME names a folder"
         return AttachPlace(None, (_NOWHERE.format(why),))
-    if not _fits(Path(default)):
-        return AttachPlace(None, (_NOWHERE.format(f"{default} is too long for a socket's path"),))
-    return AttachPlace(AttachPlan(Path(default), is_named=False))
+    # Not by default_path: whoever looks for it finds it by EGRESS_ATTACH alone, since anybody may have made a
+    # folder of that name. The socket is opened only in one that is ours and that nobody else can write.
+    short = Path(f"/tmp/egress-proxy-{os.geteuid()}/attach.sock")  # noqa: S108
+    return AttachPlace(AttachPlan(short, is_named=False))
 
 
 def _fits(path: Path) -> bool:

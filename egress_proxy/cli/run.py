@@ -11,7 +11,6 @@ import functools
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -34,6 +33,7 @@ from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
 from egress_proxy.sandbox.confinement import Confinement, Finished
+from egress_proxy.sandbox.short_folder import short_folder
 from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
 
 # What env(1), nohup(1) and timeout(1) answer when it is their own fault.
@@ -61,16 +61,16 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     order = _order(arguments, environ)
     # From here on there is something to clean up: what ends us is heard by the loop, between two steps.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    with tempfile.TemporaryDirectory(prefix="egress-run-") as folder:
-        attach = AttachPlan(Path(folder, "attach.sock"), is_named=True)
-        order = replace(order, plan=replace(order.plan, attach=attach))
-        show_faults_of_others(order.plan.verbosity, sys.stderr, time.time)
-        try:
+    show_faults_of_others(order.plan.verbosity, sys.stderr, time.time)
+    try:
+        with short_folder("egress-run-", environ) as folder:
+            attach = AttachPlan(folder / "attach.sock", is_named=True)
+            order = replace(order, plan=replace(order.plan, attach=attach))
             return asyncio.run(_until_told_to_end(_run(order, environ), before))
-        except (StartFailed, SandboxUnavailable) as error:
-            reason = str(error)
-        except OSError as error:
-            reason = f"the command cannot be started: {words_of(error)}"
+    except (StartFailed, SandboxUnavailable) as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"the command cannot be started: {words_of(error)}"
     say(f"error: {reason}{hint_inside_a_sandbox(environ)}")
     return OUR_FAULT
 

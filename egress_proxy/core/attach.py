@@ -21,6 +21,8 @@ REPORT_LIMIT = 1 << 20
 HOSTS_LIMIT = 1000
 """Destinations in each list of a report. A command that reaches more is told how many more."""
 LABEL_LIMIT = 64
+SOCKET_PATH_LIMIT_BYTES = 103
+"""Of a unix socket's path: sun_path less its end, on a Mac, which has the least."""
 SANDBOX_PREFIX = "sandbox-"
 """What ids of sandboxes begin with, a number follows. No client of the settings may have such a name."""
 
@@ -88,7 +90,8 @@ _Flat = TypeVar("_Flat", Hello, Welcome, Refused, HostUse, HostDenial)
 def default_path(environ: Mapping[str, str]) -> str | None:
     """Where a proxy has its attach socket unless it is told otherwise; None where there is no such place.
 
-    The XDG specification: a relative path in one of its variables is to be ignored.
+    The first whose path a socket can have. The XDG specification: a relative path in one of its variables is
+    to be ignored.
     """
     home = environ.get("HOME", "")
     for folder in (
@@ -96,8 +99,9 @@ def default_path(environ: Mapping[str, str]) -> str | None:
         environ.get("XDG_STATE_HOME", ""),
         f"{home}/.local/state" if home else "",
     ):
-        if folder.startswith("/"):
-            return f"{folder.rstrip('/')}/egress-proxy/attach.sock"
+        path = f"{folder.rstrip('/')}/egress-proxy/attach.sock"
+        if folder.startswith("/") and len(path.encode("utf-8", "surrogateescape")) <= SOCKET_PATH_LIMIT_BYTES:
+            return path
     return None
 
 

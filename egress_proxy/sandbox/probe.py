@@ -8,11 +8,9 @@ import os
 import pwd
 import secrets
 import select
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -20,12 +18,16 @@ from pathlib import Path
 
 from egress_proxy.core.attach import HAND_OUT, TAKEN
 from egress_proxy.sandbox.descriptors import Descriptors
+from egress_proxy.sandbox.environment import host_environment
 from egress_proxy.sandbox.plan import Recipe, isolated_python
+from egress_proxy.sandbox.short_folder import short_folder
 from egress_proxy.sandbox.spec import Dimension, Gap, SandboxSpec, ThroughProxy
 
 TIMEOUT_S = 5.0
 """All of a probe. A tool that hangs is a tool that cannot confine."""
-_CANARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.py")
+# Its text goes on the command line: a file could be replaced by whoever may write where it lies, and would
+# then run with the probe's rights.
+_CANARY = Path(__file__).with_name("canary.py")
 # What the canary tries, and the dimension that must be full for it to fail.
 _MUST_FAIL: Mapping[str, Dimension] = {
     "write": Dimension.WRITES,
@@ -46,8 +48,9 @@ def fault_of(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...]) -> str:
     ``gaps``: what it does not promise, and so need not hold.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix="egress-probe-") as folder, contextlib.ExitStack() as stack:
-            return _run(make, spec, gaps, _Ground(Path(folder).resolve(), stack))
+        folder = short_folder("egress-probe-", host_environment())
+        with folder as place, contextlib.ExitStack() as stack:
+            return _run(make, spec, gaps, _Ground(place, stack))
     except OSError as error:
         return f"the probe could not run: {(error.strerror or str(error)).lower()}"
 
@@ -58,8 +61,6 @@ class _Ground:
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self.root, self.outside = folder / "root", folder / "outside"
         self.root.mkdir()
-        # Ours may lie in a folder that the sandbox has its own of, such as /tmp.
-        self.canary = str(shutil.copy(_CANARY, self.root))
         self.marker = f"EGRESS_PROBE_{secrets.token_hex(8)}"
         self.tcp, self.udp, self.unix = (
             stack.enter_context(socket.socket(family, kind))
@@ -115,12 +116,13 @@ def _victim(marker: str) -> Iterator[subprocess.Popen[bytes]]:
 def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Ground) -> str:
     # Any number will do: it is a port in the canary's own network, or one that is never bound.
     proxy_port = secrets.choice(range(20_000, 30_000)) if isinstance(spec.egress, ThroughProxy) else None
-    stand_in = replace(spec, roots=(str(ground.root),), cwd=str(ground.root), home=None, masks=())
+    # The masks of the real one are in force: the canary needs nothing that they hide.
+    stand_in = replace(spec, roots=(str(ground.root),), cwd=str(ground.root))
     if proxy_port is not None:
         stand_in = replace(stand_in, egress=ThroughProxy("", proxy_port))
     ours, theirs = socket.socketpair()
     with ours, theirs, Descriptors(make(stand_in), theirs.fileno()) as opened:
-        process = _spawn(opened, ground.canary, ground.arguments(proxy_port))
+        process = _spawn(opened, ground.arguments(proxy_port))
         opened.close_passed()
         theirs.close()
         proxy = threading.Thread(target=_play_proxy, args=(ours,))
@@ -136,9 +138,9 @@ def _run(make: MakeRecipe, spec: SandboxSpec, gaps: tuple[Gap, ...], ground: _Gr
     return _verdict(process.returncode, _told(out), why or _text(err), gaps, ground)
 
 
-def _spawn(opened: Descriptors, canary: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _spawn(opened: Descriptors, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        (*opened.argv, *isolated_python(canary), *arguments),
+        (*opened.argv, *isolated_python("-c"), _CANARY.read_text("utf-8"), *arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -13,8 +13,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from egress_proxy.sandbox.environment import host_environment
 from egress_proxy.sandbox.obeyed_names import WORKSPACE_NAMES
 from egress_proxy.sandbox.secret_places import SECRET_NAMES
+from egress_proxy.sandbox.short_folder import temporary_places
 from egress_proxy.sandbox.start_places import AGENT_WORKPLACES, START_PLACES
 
 LIFTED_BY = "--dangerously-writable-root"
@@ -125,6 +127,9 @@ def _guarded(protected_trees: Sequence[str], home: str | None) -> Iterator[Guard
         yield Guarded(path, "a place of home folders,")
     for path in homes(home):
         yield Guarded(path, "the home folder")
+    for path in temporary_places(host_environment()):
+        # Programs of this user outside believe what they find there, ours among them.
+        yield Guarded(path, "the folder for temporary files")
     for path in protected_trees:
         yield Guarded(path, "the proxy's own folder", whole=True)
     # A module planted there would run outside the sandbox, with the next command that is confined.

@@ -9,10 +9,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from egress_proxy.core.attach import SOCKET_PATH_LIMIT_BYTES
 from egress_proxy.settings.origins import Text
 
 # The longest path that fits sun_path on Linux is 107 bytes, on macOS 103.
-UNIX_PATH_LIMIT_BYTES = 103
+UNIX_PATH_LIMIT_BYTES = SOCKET_PATH_LIMIT_BYTES
 
 _SWITCH_WORDS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),

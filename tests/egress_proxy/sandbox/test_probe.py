@@ -131,3 +131,36 @@ def test_a_tool_that_is_not_there_is_no_traceback(tmp_path: Path) -> None:
     gone = str(tmp_path / "bwrap")
     fault = fault_of(lambda spec: replace(recipe(spec), words=(gone, "--")), NOTHING, ())
     assert fault == "the probe could not run: no such file or directory"
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_its_code_lies_in_no_file_that_a_command_could_reach_and_the_masks_are_in_force(
+    portable: bool, tmp_path: Path
+) -> None:
+    """What is run comes with the command line, and what is masked for the command is so for the canary."""
+    seen: list[SandboxSpec] = []
+    (tmp_path / ".ssh").mkdir()
+
+    def make(spec: SandboxSpec) -> Recipe:
+        seen.append(spec)
+        return bwrap_recipe(spec, find_bwrap(os.defpath, ()), portable=portable)
+
+    spec = replace(NOTHING, home=str(tmp_path), masks=("/etc/passwd",))
+    assert fault_of(make, spec, ()) == ""
+    (stand_in,) = seen
+    assert (stand_in.home, stand_in.masks, stand_in.mask_secrets) == (str(tmp_path), ("/etc/passwd",), True)
+    (root,) = map(Path, stand_in.roots)
+    assert root.parent.parent == Path("/tmp")  # which can be no root, nor can what holds it
+
+
+def test_what_stands_in_the_temporary_folder_is_never_run(tmp_path: Path) -> None:
+    """A swapper in the stand-in folder gets no code run: there is none there."""
+    planted = tmp_path / "ran"
+
+    def plant(spec: SandboxSpec) -> Recipe:
+        for name in ("canary.py", "os.py", "sitecustomize.py", "_socket.py"):
+            Path(spec.roots[0], name).write_text(f"open({str(planted)!r}, 'w')\n")
+        return recipe(spec)
+
+    assert fault_of(plant, NOTHING, ()) == ""
+    assert not planted.exists()
