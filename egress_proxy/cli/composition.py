@@ -90,7 +90,12 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     names = await stack.enter_async_context(NameCache(_lookup(plan), HostsFile(), loop.time))
     in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
     outbound = Outbound(
-        names.resolve, lambda: doors.own, plan.connect_timeout_s, names.ready, lambda: in_force.policy.deny
+        names.resolve,
+        lambda: doors.own,
+        plan.connect_timeout_s,
+        names.ready,
+        lambda: in_force.policy.deny,
+        plan.limits.tcp_keepalive_s,
     )
     pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
     readiness, make_arrivals = _driver(plan, stack)

@@ -59,6 +59,7 @@ class ServiceLimits:
     half_close_timeout_s: float
     drain_timeout_s: float
     first_byte_timeout_s: float
+    tcp_keepalive_s: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,9 @@ class Service:
     async def run(self, doors: Doors, announce: Callable[[], None], *, obey_signals: bool = True) -> None:
         """``announce`` is called when it accepts. Signals: SIGTERM and SIGINT stop it, SIGHUP reloads."""
         async with asyncio.TaskGroup() as group:
-            intake = Intake(group, self._connection, self._kept, self.parts.audit, self._open_elsewhere)
+            audit, keepalive_s = self.parts.audit, self.parts.outbound.keepalive_s
+            elsewhere = self._open_elsewhere
+            intake = Intake(group, self._connection, self._kept, audit, elsewhere, keepalive_s)
             self._open(doors, intake)
             self.parts.tunnels.start()
             if obey_signals:

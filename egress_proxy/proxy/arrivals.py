@@ -130,7 +130,7 @@ class Arrivals:
             return False
         access, allow, address = admitted
         try:
-            upstream = begin_dial(address, access.target.port)
+            upstream = begin_dial(address, access.target.port, self._parts.outbound.keepalive_s)
         except OSError:
             give_room_back(allow, self._parts)
             return False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from egress_proxy.core.address import Address, address_text
-from egress_proxy.proxy.stream import prepare_tcp
+from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare_tcp
 
 # RFC 8305 5: how long one attempt is alone before the next address is tried beside it.
 ATTEMPT_DELAY_S = 0.25
@@ -33,23 +33,26 @@ def in_dialling_order(addresses: Sequence[Address]) -> list[Address]:
     return ordered
 
 
-async def dial(addresses: Sequence[Address], port: int) -> tuple[socket.socket, Address]:
+async def dial(
+    addresses: Sequence[Address], port: int, keepalive_s: int = TCP_KEEPALIVE_S
+) -> tuple[socket.socket, Address]:
     """Connect to the first address that answers, attempts staggered; the caller bounds the time.
 
-    Returns a connected non-blocking socket and its address. Raises DialFailed when all have failed.
+    ``keepalive_s``: how long the connection is quiet before it is probed. Returns a connected
+    non-blocking socket and its address. Raises DialFailed when all have failed.
     """
     if len(addresses) == 1:
-        return await _attempt(addresses[0], port), addresses[0]
-    return await _race(in_dialling_order(addresses), port)
+        return await _attempt(addresses[0], port, keepalive_s), addresses[0]
+    return await _race(in_dialling_order(addresses), port, keepalive_s)
 
 
 _Attempts = dict[asyncio.Task[socket.socket], Address]
 
 
-async def _race(addresses: Sequence[Address], port: int) -> tuple[socket.socket, Address]:
+async def _race(addresses: Sequence[Address], port: int, keepalive_s: int) -> tuple[socket.socket, Address]:
     running: _Attempts = {}
     try:
-        winner = await _winner(running, list(addresses), port)
+        winner = await _winner(running, list(addresses), port, keepalive_s)
     except BaseException:
         await _stop(running)
         raise
@@ -62,13 +65,16 @@ async def _race(addresses: Sequence[Address], port: int) -> tuple[socket.socket,
     return won, address
 
 
-async def _winner(running: _Attempts, waiting: list[Address], port: int) -> asyncio.Task[socket.socket]:
+async def _winner(
+    running: _Attempts, waiting: list[Address], port: int, keepalive_s: int
+) -> asyncio.Task[socket.socket]:
     """Start attempts until one has connected; it and those still under way are in ``running``."""
     failure = DialFailed("no address")
     while waiting or running:
         if waiting:
             address = waiting.pop(0)
-            running[asyncio.get_running_loop().create_task(_attempt(address, port))] = address
+            attempt = _attempt(address, port, keepalive_s)
+            running[asyncio.get_running_loop().create_task(attempt)] = address
         delay_s = ATTEMPT_DELAY_S if waiting else None
         done, _ = await asyncio.wait(running, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -94,13 +100,13 @@ async def _stop(running: _Attempts) -> None:
                 task.result().close()
 
 
-async def _attempt(address: Address, port: int) -> socket.socket:
+async def _attempt(address: Address, port: int, keepalive_s: int) -> socket.socket:
     try:
         sock = _new_socket(address)
     except OSError as error:
         raise DialFailed(_words(error)) from error
     try:
-        prepare_tcp(sock)
+        prepare_tcp(sock, keepalive_s)
         await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
     except OSError as error:
         sock.close()
@@ -111,14 +117,14 @@ async def _attempt(address: Address, port: int) -> socket.socket:
     return sock
 
 
-def begin_dial(address: Address, port: int) -> socket.socket:
+def begin_dial(address: Address, port: int, keepalive_s: int = TCP_KEEPALIVE_S) -> socket.socket:
     """Start connecting without waiting; `dial_error` tells how it went once the socket is writable.
 
     Raises OSError where the kernel refuses at once.
     """
     sock = _new_socket(address)
     try:
-        prepare_tcp(sock)
+        prepare_tcp(sock, keepalive_s)
         code = sock.connect_ex((address_text(address), port))
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))

@@ -25,7 +25,8 @@ from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.kept import KeptClients, Start, Work
 from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
-from egress_proxy.proxy.stream import SocketStream, prepare, prepare_accepted
+from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare, prepare_accepted
+from egress_proxy.proxy.stream import SocketStream
 
 BACKLOG = 1024
 # Accepted in one go before the others have their turn.
@@ -106,8 +107,10 @@ class Intake:
         make_kept: Callable[[Start], KeptClients],
         audit: Audit,
         others_open: Callable[[], int],
+        keepalive_s: int = TCP_KEEPALIVE_S,
     ) -> None:
         """``others_open``: how many clients are elsewhere, in tunnels or in arrivals.py."""
+        self._keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._group = group
         self._make = make
@@ -121,7 +124,7 @@ class Intake:
 
     def listen(self, listener: socket.socket, admit: Admit | None = None) -> None:
         """Accept on a listener from now on. ``admit``: for those who are no clients of the data port."""
-        prepare(listener)
+        prepare(listener, self._keepalive_s)  # which those hand down that it accepts
         self._listeners[listener] = admit or self._admit
         self._loop.add_reader(listener, self._accept, listener)
 
@@ -187,7 +190,7 @@ class Intake:
             sock.close()
             return
         try:
-            prepare_accepted(sock)
+            prepare_accepted(sock, self._keepalive_s)
         except OSError:  # reset before we looked
             sock.close()
             return

@@ -17,17 +17,22 @@ from egress_proxy.core.rule_index import RuleIndex
 from egress_proxy.core.seams import Answer, Resolve
 from egress_proxy.proxy.dialer import DialFailed, dial
 from egress_proxy.proxy.name_cache import NoSuchName, ResolverTimeout
+from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S
 
 
 @dataclass(frozen=True, slots=True)
 class Outbound:
-    """``timeout_s`` bounds look-up and dial together; ``own_listeners`` are never dialled."""
+    """``timeout_s`` bounds look-up and dial together; ``own_listeners`` are never dialled.
+
+    ``keepalive_s``: how long a connection, and one of a client's, is quiet before it is probed.
+    """
 
     resolve: Resolve
     own_listeners: Callable[[], Collection[Target]]
     timeout_s: float
     cached: Callable[[Name], Answer | None] = lambda _: None
     denied: Callable[[], RuleIndex[str]] = RuleIndex
+    keepalive_s: int = TCP_KEEPALIVE_S
 
     def ready(self, allow: Allow) -> tuple[Address, ...] | Deny | None:
         """The judged addresses where no lookup has to be waited for; None where one has."""
@@ -51,7 +56,9 @@ class Outbound:
         host = allow.target.host
         answer = await self.resolve(host) if isinstance(host, Name) else Answer((host,))
         judged = self.judge(allow, answer)
-        return judged if isinstance(judged, Deny) else await dial(judged, allow.target.port)
+        if isinstance(judged, Deny):
+            return judged
+        return await dial(judged, allow.target.port, self.keepalive_s)
 
     def judge(self, allow: Allow, answer: Answer) -> tuple[Address, ...] | Deny:
         return judge_addresses(allow, answer.addresses, answer.chain, self.own_listeners(), self.denied())

@@ -9,7 +9,6 @@ import contextlib
 import select
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -79,31 +78,6 @@ def reset_on_close(sock: socket.socket) -> None:
     """Make the next close() a reset."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-
-
-def prepare(sock: socket.socket) -> None:
-    """What every socket of ours gets: no waiting in calls, and no waiting to fill a segment."""
-    sock.setblocking(False)
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        prepare_tcp(sock)
-
-
-def prepare_tcp(sock: socket.socket) -> None:
-    """The part of `prepare` for a TCP socket that is non-blocking from birth."""
-    # An event stream must not wait for the peer's acknowledgement (RFC 896).
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # An urgent byte is a byte: kept apart it would be lost, and a read would stop in front of it.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
-
-
-def prepare_accepted(sock: socket.socket) -> None:
-    """`prepare` for a socket from a prepared listener. Linux hands the listener's options down: three system
-    calls less for each client."""
-    if sys.platform == "linux":
-        sock.setblocking(False)
-    else:
-        prepare(sock)
 
 
 class SocketStream:

@@ -78,6 +78,12 @@ Count = Annotated[
     Field(strict=True, ge=1, le=10**9, description="a whole number from 1 to 1000000000"),
     BeforeValidator(_int),
 ]
+# 32767 is the most that Linux takes.
+KeepAlive = Annotated[
+    int,
+    Field(strict=True, ge=1, le=32767, description="a whole number of seconds from 1 to 32767"),
+    BeforeValidator(_int),
+]
 PortOrAny = Annotated[
     int,
     Field(strict=True, ge=0, le=65535, description="a port, or 0 for any free one"),

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from egress_proxy.settings.scalars import (
     Count,
     Entry,
+    KeepAlive,
     Label,
     Line,
     NotYet,
@@ -95,6 +96,7 @@ class LimitsTable(_Table):
     half_close_timeout_s: Seconds = 60
     drain_timeout_s: Seconds = 5
     first_byte_timeout_s: Seconds = 600
+    tcp_keepalive_s: KeepAlive = 45
 
 
 class TlsTable(_Table):

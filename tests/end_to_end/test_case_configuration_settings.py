@@ -112,6 +112,7 @@ idle_timeout_s = 3600
 half_close_timeout_s = 60
 drain_timeout_s = 5
 first_byte_timeout_s = 600
+tcp_keepalive_s = 45
 [tls]
 intercept = false
 require_sni = false

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from egress_proxy.proxy.stream import prepare
+from egress_proxy.proxy.socket_options import prepare
 from tests.support.byte_stream import BLOCK_BYTES, close_with_reset
 from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.origins import pattern

@@ -11,7 +11,8 @@ import select
 import socket
 from collections.abc import Iterator
 
-from egress_proxy.proxy.stream import SocketStream, Stream, StreamReset, prepare, unheard
+from egress_proxy.proxy.socket_options import prepare
+from egress_proxy.proxy.stream import SocketStream, Stream, StreamReset, unheard
 from tests.support.deadline import DEFAULT_S
 from tests.support.proc_figures import open_descriptors
 

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egress_proxy.core.address import Address
-from egress_proxy.proxy import dialer
+from egress_proxy.proxy import dialer, socket_options
 from egress_proxy.proxy.dialer import (
     ATTEMPT_DELAY_S,
     DialFailed,
@@ -88,11 +88,12 @@ def test_every_address_is_tried_as_often_as_it_was_given_and_no_other(judged: li
 @pytest.mark.parametrize("bind", ["127.0.0.2", "::1"])
 async def test_a_single_address_is_dialled(bind: str, start: Start) -> None:
     origin = start(EchoOrigin(bind))
-    sock, address = await dial(addresses(bind), origin.port)
+    sock, address = await dial(addresses(bind), origin.port, 7)
     with sock:
         assert str(address) == bind
         assert not sock.getblocking()
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket_options._IDLE) == 7
         assert not sock.get_inheritable()
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(sock, b"hello")
@@ -219,13 +220,14 @@ def no_more_descriptors() -> Iterator[None]:
 @pytest.mark.parametrize("bind", ["127.0.0.2", "::1"])
 async def test_a_dial_that_was_begun_stands_when_the_socket_can_be_written(bind: str, start: Start) -> None:
     origin = start(EchoOrigin(bind))
-    with begin_dial(ip_address(bind), origin.port) as sock:
+    with begin_dial(ip_address(bind), origin.port, 7) as sock:
         await until_writable(sock)
         assert dial_error(sock) is None
         assert sock.getpeername()[:2] == (bind, origin.port)
         assert not sock.getblocking()
         assert not sock.get_inheritable()
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket_options._IDLE) == 7
 
 
 async def test_a_dial_that_was_begun_and_refused_says_so_without_the_address() -> None:

@@ -7,18 +7,16 @@ See egress_proxy/proxy/stream.py.
 import asyncio
 import contextlib
 import hashlib
-import select
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from egress_proxy.proxy.socket_options import prepare
 from egress_proxy.proxy.stream import (
     READ_BYTES,
     SocketStream,
     StreamReset,
-    prepare,
-    prepare_accepted,
     reset_on_close,
 )
 from tests.egress_proxy.proxy.socket_pairs import await_unread
@@ -239,29 +237,6 @@ async def test_a_cancelled_read_leaves_the_stream_usable() -> None:
                 await ours.receive()
         theirs.sendall(b"still here")
         assert await ours.receive() == b"still here"
-
-
-def test_a_prepared_socket_waits_for_nothing() -> None:
-    for family in (socket.AF_INET, socket.AF_INET6):
-        with socket.socket(family) as sock:
-            prepare(sock)
-            assert not sock.getblocking()
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_an_accepted_socket_is_prepared_like_any_other(host: str) -> None:
-    with socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
-        prepare(server)
-        with socket.create_connection(server.getsockname()[:2]):
-            select.select([server], [], [])
-            with server.accept()[0] as sock:
-                prepare_accepted(sock)
-                assert not sock.getblocking()
-                assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE)
 
 
 async def test_an_urgent_byte_is_a_byte_in_its_place() -> None:
