@@ -87,7 +87,9 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     audit, reopen = _open_audit(plan, ledgers, stack)
     doors, warnings = _open_doors(plan, stack)
     loop = asyncio.get_running_loop()
-    names = await stack.enter_async_context(NameCache(_lookup(plan), HostsFile(), loop.time))
+    lookup = _lookup(plan)
+    cache = NameCache(lookup, HostsFile(), loop.time, lookup.completions)
+    names = await stack.enter_async_context(cache)
     in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
     outbound = Outbound(
         names.resolve,
@@ -96,6 +98,7 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
         names.ready,
         lambda: in_force.policy.deny,
         plan.limits.tcp_keepalive_s,
+        names.completions,
     )
     pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
     readiness, make_arrivals = _driver(plan, stack)

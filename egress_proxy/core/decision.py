@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 
 from egress_proxy.core.access import InjectRoute
-from egress_proxy.core.host import Target
+from egress_proxy.core.host import Name, Target
 
 
 class Reason(enum.StrEnum):
@@ -63,7 +63,8 @@ class OptIn(enum.Enum):
 class Allow:
     """Yes. ``rule`` is the entry's text, ``grant_id`` the grant that a use must be taken from.
 
-    ``route``: the inject rule, at the doors where one decides.
+    ``route``: the inject rule, at the doors where one decides. ``completed``: what the machine's search list
+    made of the target's name, once it is known.
     """
 
     target: Target
@@ -71,6 +72,7 @@ class Allow:
     opt_in: OptIn
     grant_id: str | None = None
     route: InjectRoute | None = None
+    completed: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)

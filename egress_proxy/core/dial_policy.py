@@ -83,13 +83,17 @@ def judge_addresses(
     chain: Sequence[str],
     own: Collection[Target],
     deny: RuleIndex[str] | None = None,
+    completed: Name | None = None,
 ) -> tuple[Address, ...] | Deny:
     """The addresses that may be dialled for an allowed target, in order; Deny when none may.
 
-    ``chain`` holds the names of the CNAME chain, ``own`` the proxy's listeners, ``deny`` the deny entries. A
-    private address may be dialled only where the entry opts in; metadata, our own listeners and what is
-    denied by its address never.
+    ``chain`` holds the names of the CNAME chain, ``own`` the proxy's listeners, ``deny`` the deny entries,
+    ``completed`` the name that a search list made of the target's. A private address may be dialled only
+    where the entry opts in; metadata, our own listeners and what is denied by its address never.
     """
+    refusal = None if completed is None else _judge_completed(allow, completed, deny)
+    if refusal is not None:
+        return refusal
     for name in chain:
         if _is_metadata_text(name):
             return Deny(Reason.METADATA, allow.target, allow.rule, f"{allow.target.host} is an alias of it")
@@ -117,6 +121,16 @@ def _denial(address: Address, target: Target, deny: RuleIndex[str] | None) -> Re
     for each in reached(address):
         if any(rule.client is None for rule, _ in deny.matching(Target(each, target.port))):
             return Reason.DENIED_BY_RULE
+    return None
+
+
+def _judge_completed(allow: Allow, completed: Name, deny: RuleIndex[str] | None) -> Deny | None:
+    """The name that was really asked for is judged as if the client had named it, for whichever client."""
+    detail = f"the search list makes it {completed}"
+    if is_metadata(completed):
+        return Deny(Reason.METADATA, allow.target, allow.rule, detail)
+    for _, text in () if deny is None else deny.matching(Target(completed, allow.target.port)):
+        return Deny(Reason.DENIED_BY_RULE, allow.target, text, detail)
     return None
 
 

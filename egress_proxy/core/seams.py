@@ -42,10 +42,14 @@ class AuditUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a name resolved to: addresses in the order to try, names of the CNAME chain."""
+    """What a name resolved to: addresses in the order to try, names of the CNAME chain.
+
+    ``completed``: the whole name that was asked for, where the search list made it of a shorter one.
+    """
 
     addresses: tuple[Address, ...]
     chain: tuple[str, ...] = ()
+    completed: Name | None = None
 
 
 Resolve = Callable[[Name], Awaitable[Answer]]

@@ -68,6 +68,7 @@ def allowed_event(request_id: str, peer: Peer, access: Access, allow: Allow, add
         rule=allow.rule,
         grant=allow.grant_id,
         address=address,
+        detail="" if allow.completed is None else f"the search list makes it {allow.completed}",
     )
 
 

@@ -179,7 +179,7 @@ class Connection:
         connected = await self._parts.outbound.connect(allow)
         if isinstance(connected, Deny):
             return connected
-        upstream, address = connected
+        upstream, address, allow = connected
         try:
             refusal = changed_meanwhile(access, allow, self._parts) or record_allowed(
                 self.request_id, self.peer, access, allow, str(address), self._parts

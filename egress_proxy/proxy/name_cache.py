@@ -43,6 +43,9 @@ class Found:
 Lookup = Callable[[Name], Awaitable[Found]]
 """Asks for one name; never raises for what a server may answer or fail to."""
 
+Completions = Callable[[Name], tuple[Name, ...]]
+"""The names that the machine's resolver would try for one, never none, in its order."""
+
 
 @dataclass(slots=True)
 class _Shared:
@@ -55,8 +58,15 @@ class _Shared:
 class NameCache:
     """Implements the Resolve seam. `async with` it: lookups run in its own task group and end with it."""
 
-    def __init__(self, lookup: Lookup, hosts: HostsFile, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        lookup: Lookup,
+        hosts: HostsFile,
+        clock: Callable[[], float],
+        completions: Completions = lambda name: (name,),
+    ) -> None:
         self._lookup = lookup
+        self._completions = completions
         self._hosts = hosts
         self._clock = clock
         self._cache: OrderedDict[Name, tuple[Found, float]] = OrderedDict()
@@ -93,6 +103,10 @@ class NameCache:
             return Answer(local)
         found = self._cached(name)
         return found.answer if found is not None and found.answer.addresses else None
+
+    def completions(self, name: Name) -> tuple[Name, ...]:
+        """The whole names to ask for in turn: what the hosts file knows is complete."""
+        return (name,) if self._hosts.addresses(name) else self._completions(name)
 
     def _cached(self, name: Name) -> Found | None:
         found, expires_at = self._cache.get(name, (None, 0.0))

@@ -59,4 +59,5 @@ def tunnel_is_unwanted(facts: TunnelFacts, parts: Parts) -> bool:
         return True
     now = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
     allow = now if isinstance(now, Allow) else facts.allow
-    return isinstance(parts.outbound.judge(allow, Answer((facts.address,))), Deny)
+    answer = Answer((facts.address,), completed=facts.allow.completed)
+    return isinstance(parts.outbound.judge(allow, answer), Deny)

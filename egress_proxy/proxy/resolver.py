@@ -1,7 +1,7 @@
 """Asks DNS for one name: both families at once, CNAME chains followed. The only importer of dnspython.
 
-No cache and no limits here (name_cache.py), no judgement (core/dial_policy.py). Search domains are never
-tried: a target is an absolute name. Next: name_cache.py, dialer.py.
+No cache and no limits here (name_cache.py), no judgement (core/dial_policy.py). Each look-up is for a whole
+name; which ones a short name stands for is a question of its own. Next: name_cache.py, outbound.py.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import dns.rdatatype
 import dns.resolver
 
 from egress_proxy.core.address import Address
-from egress_proxy.core.host import Name
+from egress_proxy.core.host import HostError, Name, parse_host
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.name_cache import Found
 
@@ -58,6 +58,16 @@ class DnsLookup:
             return Found(Answer(()), NEGATIVE_TTL_S, "this machine has no DNS server configured")
         return await _ask_both(resolver, dns.name.from_text(name.text + "."))
 
+    def completions(self, name: Name) -> tuple[Name, ...]:
+        """The names that the system's resolver would try, in its order (resolv.conf(5): search, ndots)."""
+        resolver = None if self._server else self._current()
+        if resolver is None:
+            return (name,)
+        below = [_below(name, domain) for domain in resolver.search or [resolver.domain]]
+        completed = tuple(dict.fromkeys(whole for whole in below if whole is not None))
+        ndots = 1 if resolver.ndots is None else resolver.ndots
+        return (name, *completed) if name.text.count(".") >= ndots else (*completed, name)
+
     def _current(self) -> dns.asyncresolver.Resolver | None:
         stamp = None if self._server else _stamp_of(_RESOLV_CONF)
         if self._resolver is None or stamp != self._stamp:
@@ -92,8 +102,28 @@ def _is_usable(words: list[str]) -> bool:
             return dns.inet.is_address(address)
         case ["options", *_]:
             return True
+        case ["search" | "domain", _, *_]:
+            return all(_is_domain(word) for word in words[1:])
         case _:
             return False
+
+
+def _is_domain(word: str) -> bool:
+    try:
+        dns.name.from_text(word)
+    except (dns.exception.DNSException, UnicodeError):
+        return False
+    return True
+
+
+def _below(name: Name, domain: dns.name.Name) -> Name | None:
+    """None where that is no name: the root, or longer than any."""
+    suffix = domain.to_text(omit_final_dot=True)
+    try:
+        host = parse_host(f"{name.text}.{suffix}")
+    except HostError:
+        return None
+    return host if isinstance(host, Name) else None
 
 
 def _stamp_of(path: str) -> tuple[int, int] | None:

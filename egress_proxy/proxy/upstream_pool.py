@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from egress_proxy.core.access import InjectRoute, Scheme
 from egress_proxy.core.address import Address
 from egress_proxy.core.decision import Allow, Deny, Reason
-from egress_proxy.core.host import Target
+from egress_proxy.core.host import Name, Target
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.http1 import UpstreamSide
 from egress_proxy.proxy.outbound import Outbound
@@ -30,10 +30,11 @@ SESSION_S = 600.0
 
 @dataclass(slots=True)
 class Upstream:
-    """One connection. ``is_fresh``: it has carried no request yet."""
+    """One connection. ``is_fresh``: it has carried no request yet. ``completed``: as in `Allow`."""
 
     stream: Stream
     address: Address
+    completed: Name | None = None
     http: UpstreamSide = field(default_factory=UpstreamSide)
     is_fresh: bool = True
     idle_since: float = 0.0
@@ -124,7 +125,7 @@ class UpstreamPool:
     def is_usable(self, upstream: Upstream, allow: Allow) -> bool:
         """Whether a kept connection is alive, not too old, and leads where it still may."""
         in_time = self.clock() - upstream.idle_since < IDLE_S
-        judged = self._outbound.judge(allow, Answer((upstream.address,)))
+        judged = self._outbound.judge(allow, Answer((upstream.address,), completed=upstream.completed))
         return in_time and not isinstance(judged, Deny) and upstream.stream.is_quiet()
 
     async def open(self, lane: Lane, allow: Allow) -> Upstream | Deny:
@@ -133,13 +134,13 @@ class UpstreamPool:
         connected = await self._outbound.connect(allow)
         if isinstance(connected, Deny):
             return connected
-        sock, address = connected
+        sock, address, dialled = connected
         plain = SocketStream(asyncio.get_running_loop(), sock)
         if lane.route.scheme is Scheme.HTTP:
-            return Upstream(plain, address)
+            return Upstream(plain, address, dialled.completed)
         left_s = self._outbound.timeout_s - (self.clock() - started)
         secured = await self._secure(plain, lane, allow, left_s)
-        return secured if isinstance(secured, Deny) else Upstream(secured, address)
+        return secured if isinstance(secured, Deny) else Upstream(secured, address, dialled.completed)
 
     async def _secure(
         self, plain: SocketStream, lane: Lane, allow: Allow, timeout_s: float

@@ -53,7 +53,7 @@ async def reached(road: Outbound, allow: Allow) -> str:
     """The address that was connected."""
     connected = await road.connect(allow)
     assert not isinstance(connected, Deny), connected
-    sock, address = connected
+    sock, address, _ = connected
     with sock:
         assert sock.getpeername()[:2] == (str(address), allow.target.port)
     return str(address)
