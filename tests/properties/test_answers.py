@@ -204,9 +204,14 @@ def test_an_answer_that_is_not_refused_is_the_same_to_h11(method: str, pieces: l
     assert expected.is_reusable or not found.is_reusable
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.sets(st.integers(0, 300), max_size=5))
-def test_a_chunked_answer_is_read_however_it_is_cut(chunks: list[bytes], cuts: set[int]) -> None:
-    octets = CHUNKED + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + b"0\r\nX: 1\r\n\r\n"
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), max_size=5),
+    st.sets(st.integers(0, 300), max_size=5),
+    st.sampled_from([b"", b"", b" ", b"\t  "]),
+)
+def test_a_chunked_answer_is_read_however_it_is_cut(chunks: list[bytes], cuts: set[int], pad: bytes) -> None:
+    sized = b"".join(b"%x%b\r\n%b\r\n" % (len(one), pad, one) for one in chunks)
+    octets = CHUNKED + sized + b"0" + pad + b"\r\nX: 1\r\n\r\n"
     edges = [0, *sorted(cut for cut in cuts if cut < len(octets)), len(octets)]
     found = ours("GET", [octets[a:b] for a, b in itertools.pairwise(edges) if a < b])
     assert found is not None

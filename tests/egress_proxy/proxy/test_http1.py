@@ -179,6 +179,8 @@ NONSENSE = [
     b"HTTP/1.1 099 OK\r\n\r\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n1\nx\n0\n\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n0\r\n\r\n",
+    *(OK + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\nx\r\n0\r\n\r\n"
+      for size in (b"0 1", b"1 1", b" 1", b"\t1", b"1\x0b", b"1\xa0", b"1 x", b"1\r", b"1 \n")),
     OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n0\r\n\r\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n" + CANARY + b"\r\n",
     OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx" + CANARY + b"\r\n",
@@ -186,7 +188,35 @@ NONSENSE = [
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n" + CANARY,
     b"\x16\x03\x01\x02\x00" + CANARY + b"\r\n\r\n",
     b"\"'\\" + CANARY + b"\r\n\r\n",
-]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pad", [b" ", b"\t", b"  \t ", b" ;x=y", b" " * 1000])
+def test_blanks_behind_a_chunk_size_are_taken(pad: bytes) -> None:
+    """Old servers and balancers pad it."""
+    octets = OK + b"Transfer-Encoding: chunked\r\n\r\n5" + pad + b"\r\nHELLO\r\n0" + pad + b"\r\n\r\n"
+    for cut in (len(octets), 1):
+        side = upstream()
+        found: list[AnswerPart] = []
+        for at in range(0, len(octets), cut):
+            side.feed(octets[at : at + cut])
+            found += parts(side)
+        assert b"".join(part for part in found if isinstance(part, bytes)) == b"HELLO"
+        assert isinstance(found[-1], AnswerEnd)
+        assert side.is_reusable()
+
+
+@pytest.mark.parametrize("opening", [b"1", b"1\r\nx\r\n0"])
+def test_blanks_behind_a_chunk_size_have_a_limit(opening: bytes) -> None:
+    side = upstream()
+    side.feed(OK + b"Transfer-Encoding: chunked\r\n\r\n" + opening)
+    parts(side)
+    for _ in range(ANSWER_HEAD_LIMIT_BYTES // 1000):
+        side.feed(b" " * 1000)
+        parts(side)
+    side.feed(b" " * 1000)
+    with pytest.raises(NotHttp):
+        parts(side)
 
 
 @pytest.mark.parametrize("octets", NONSENSE, ids=[str(octets[:40]) for octets in NONSENSE])
