@@ -91,15 +91,7 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     cache = NameCache(lookup, HostsFile(), loop.time, lookup.completions)
     names = await stack.enter_async_context(cache)
     in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
-    outbound = Outbound(
-        names.resolve,
-        lambda: doors.own,
-        plan.connect_timeout_s,
-        names.ready,
-        lambda: in_force.policy.deny,
-        plan.limits.tcp_keepalive_s,
-        names.completions,
-    )
+    outbound = _outbound(plan, names, doors, in_force)
     pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
     readiness, make_arrivals = _driver(plan, stack)
     limits = ForwardLimits(plan.limits.first_byte_timeout_s, plan.limits.idle_timeout_s)
@@ -185,6 +177,18 @@ def _open_attach(
     stack.callback(plan.path.unlink, missing_ok=True)
     stack.callback(attach.close)
     return attach, ()
+
+
+def _outbound(plan: ServicePlan, names: NameCache, doors: Doors, in_force: InForce) -> Outbound:
+    return Outbound(
+        names.resolve,
+        lambda: doors.own,
+        plan.connect_timeout_s,
+        names.ready,
+        lambda: in_force.policy.deny,
+        plan.limits.tcp_keepalive_s,
+        names.completions,
+    )
 
 
 def _lookup(plan: ServicePlan) -> DnsLookup:

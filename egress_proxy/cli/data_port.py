@@ -18,7 +18,8 @@ def answers_as_proxy(target: Target, timeout_s: float = DEADLINE_S) -> bool:
     """Whether a refusal of ours comes back; another program's answer has no X-Proxy-Error."""
     end = time.monotonic() + timeout_s
     address = (host_text(target.host).strip("[]"), target.port)
-    request = f"OPTIONS * HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n"
+    # For the proxy itself, which refuses it and writes nothing down (proxy/intake.py: is_probe).
+    request = f"OPTIONS * HTTP/1.1\r\nHost: {target}\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n"
     head = b""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout_s) as connection:
         connection.sendall(request.encode())

@@ -32,7 +32,7 @@ from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.attach_socket import Received, adopt, receive
 from egress_proxy.proxy.listener import Intake, connection_limit
 from egress_proxy.proxy.parts import Parts
-from egress_proxy.proxy.peer import is_own_user, owner_of
+from egress_proxy.proxy.peer import Owner, is_own_user, owner_of
 from egress_proxy.proxy.sandbox_ledger import SandboxLedger
 
 # More commands at once than any machine runs; each keeps two descriptors here.
@@ -41,6 +41,8 @@ SANDBOX_LIMIT = 1000
 _SHARE = 4
 # How long a caller that has ended its sandbox may take to read the report.
 REPORT_S = 5.0
+# How often the log hears of one other user who tries to attach.
+TOLD_AGAIN_S = 60.0
 
 
 class _Stage(enum.Enum):
@@ -93,6 +95,7 @@ class Attachments:
         self._limit = max(1, min(SANDBOX_LIMIT, connection_limit() // _SHARE))
         self._numbers = itertools.count(1)
         self._all: set[_Attachment] = set()
+        self._told_again_at: dict[int, float] = {}  # by user, the loop's clock
 
     def __len__(self) -> int:
         return len(self._all)
@@ -100,15 +103,28 @@ class Attachments:
     def admit(self, sock: socket.socket, address: object) -> None:
         """A connection was accepted; for `Intake.listen`."""
         owner = owner_of(sock)
+        sock.setblocking(False)
+        if owner is not None and not is_own_user(owner):
+            self._turn_away(sock, owner)
+            return
         # Beyond the limit some are heard out, to be told so.
-        if not is_own_user(owner) or len(self._all) >= 2 * self._limit:
+        if len(self._all) >= 2 * self._limit:
             sock.close()
             return
-        sock.setblocking(False)
         one = _Attachment(sock, owner.pid if owner else None)
         self._all.add(one)
         self._loop.add_reader(sock, self._on_readable, one)
         self._give(one, self._parts.limits.head_s)
+
+    def _turn_away(self, sock: socket.socket, owner: Owner) -> None:
+        """Another user's, told before a word is heard of it."""
+        with contextlib.suppress(OSError):
+            sock.send(encode_answer(Refused("it takes those of its own user alone")))
+        sock.close()
+        # Once a minute: whoever may knock as often as he likes must not fill the log.
+        if self._loop.time() >= self._told_again_at.get(owner.uid, 0.0):
+            self._told_again_at[owner.uid] = self._loop.time() + TOLD_AGAIN_S
+            self._write_down(SandboxChanged(Client(), f"refused: of user {owner.uid}", owner.pid))
 
     def close(self) -> None:
         """The service has stopped, and all tunnels have been ended."""

@@ -30,6 +30,7 @@ from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.forward import ClientAfter, Forwarded
 from egress_proxy.proxy.head_reader import Silence, read_head
 from egress_proxy.proxy.injected import Admitted, Inside, Refused, admit, record_end
+from egress_proxy.proxy.intake import is_probe
 from egress_proxy.proxy.order import ExchangeEnd, Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
@@ -47,8 +48,7 @@ class After(enum.Enum):
 
 
 class Connection:
-    """One client. Each coroutine serves one request, or its end, and says what becomes of the connection;
-    one that is CLOSED has been closed by then."""
+    """One client. Each coroutine serves one request, or its end; what it calls CLOSED has been closed."""
 
     def __init__(
         self, parts: Parts, stream: SocketStream, peer: Peer, is_draining: Callable[[], bool]
@@ -267,7 +267,8 @@ class Connection:
         return After.CLOSED
 
     async def _refuse(self, deny: Deny, head: RequestHead | None, access: Access | None = None) -> After:
-        self._record_refusal(deny, head, access, refusal_status(deny.reason))
+        if head is None or not is_probe(head):
+            self._record_refusal(deny, head, access, refusal_status(deny.reason))
         return await self._send_refusal(deny, head)
 
     def _record_refusal(

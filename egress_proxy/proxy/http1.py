@@ -179,8 +179,8 @@ class UpstreamSide:
             self._is_kept = framing.is_kept
             self._left_bytes, self._until_close = framing.length, framing.until_close
             if framing.length is None and not framing.until_close:
-                # Old servers and balancers pad chunk sizes (`2a  CR LF`); RFC 9112 7.1.1 allows blanks before an
-                # extension. Inside and before a size they stay refused.
+                # Old servers and balancers pad chunk sizes (`2a  CR LF`), RFC 9112 7.1.1 allows blanks before
+                # an extension. Inside and before a size they stay refused.
                 parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
             self._found.is_complete = self._found.is_complete or self._is_head
             self._overhead_bytes, self._tail = 0, b""

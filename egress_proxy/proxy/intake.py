@@ -30,6 +30,15 @@ def connect_target(head: RequestHead) -> Target | Deny:
         return Deny(Reason.MALFORMED, detail=str(error))
 
 
+def is_probe(head: RequestHead) -> bool:
+    """Whether somebody asks for this proxy alone (RFC 9110 7.6.2), as `egress-proxy env` does.
+
+    It is refused like anything else and has no target: there is nothing to write down.
+    """
+    bodiless = not (head.values(b"content-length") or head.values(b"transfer-encoding"))
+    return (head.method, head.target, head.values(b"max-forwards")) == ("OPTIONS", b"*", (b"0",)) and bodiless
+
+
 @dataclass(frozen=True, slots=True)
 class InjectedRequest:
     """What a plain-HTTP request asks for. ``path`` byte for byte, query included."""

@@ -3,6 +3,7 @@
 Blocking, on one AF_UNIX socket, each wait with a limit. Next: core/attach.py (messages), confinement.py.
 """
 
+import contextlib
 import socket
 from types import TracebackType
 from typing import Self
@@ -34,6 +35,9 @@ class Attachment:
         self._sock.settimeout(ANSWER_TIMEOUT_S)
         try:
             self.welcome = self._greet(path, label)
+        except PermissionError:
+            self._sock.close()
+            raise SandboxUnavailable(f"the attach socket {path} is not for this user to open") from None
         except OSError as error:
             self._sock.close()
             raise _no_answer(path, error.strerror or str(error)) from None
@@ -46,7 +50,9 @@ class Attachment:
 
     def _greet(self, path: str, label: str) -> Welcome:
         self._sock.connect(path)
-        self._sock.sendall(encode_hello(Hello(label)))
+        # A proxy that takes nothing from this user says so at once, and hears no hello.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._sock.sendall(encode_hello(Hello(label)))
         match parse_answer(_line(self._sock, LINE_LIMIT)):
             case Welcome() as welcome:
                 return welcome

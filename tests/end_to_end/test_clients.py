@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.end_to_end.road import LISTED, UNLISTED, Road, proxy_environment, run
 from tests.support import answers
 from tests.support.origins import closed_port
 from tests.support.program import PROGRAM, run_cli
+from tests.support.service import Service
 
 PROXIED = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 LOOPBACK = "localhost,127.0.0.1,::1"
@@ -54,6 +57,21 @@ def egress_proxy(*words: str) -> str:
 
 def proxy_flag(road: Road) -> tuple[str, str]:
     return ("--proxy", f"127.0.0.1:{road.service.proxy_port}")
+
+
+def test_the_question_whether_the_proxy_answers_leaves_no_line(
+    start_service: Callable[..., Service], tmp_path: Path
+) -> None:
+    audit = tmp_path / "audit.jsonl"
+    for flags in (("--allow-none",), ("--inject-host", "api.example", "--inject-secret-env", "KEY")):
+        service = start_service(*flags, "--audit", str(audit), env={"KEY": "Bearer some-secret-key"})
+        before = audit.read_text()
+        asked = run_cli("env", "--format", "json", "--proxy", f"127.0.0.1:{service.proxy_port}")
+        assert json.loads(asked.stdout)["STEERABLE_EGRESS_CONFINED"] == "1"
+        service.raw(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")  # anybody else's question is written down
+        lines = audit.read_text().removeprefix(before).splitlines()
+        assert [json.loads(line)["method"] for line in lines] == ["OPTIONS"]
+        service.stop()
 
 
 def test_env_names_the_proxy_in_both_cases_exempts_nothing_and_sets_the_marker(road: Road) -> None:

@@ -1,6 +1,7 @@
 """The caller's end of an attach connection: who is no proxy is found out, and its end is always known."""
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def test_a_no_is_passed_on(tmp_path: Path) -> None:
     refusal = encode_answer(Refused("it is draining"))
     with attach_peer(tmp_path, refusal) as path, pytest.raises(SandboxUnavailable, match=words):
         Attachment(path)
+
+
+def test_a_no_that_was_said_before_the_hello_is_passed_on(tmp_path: Path) -> None:
+    path = tmp_path / "attach.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def turn_away() -> None:
+            with listener.accept()[0] as sock:
+                sock.sendall(encode_answer(Refused("it takes others")))
+
+        thread = threading.Thread(target=turn_away)
+        thread.start()
+        try:
+            with pytest.raises(SandboxUnavailable, match="the proxy takes no sandbox: it takes others"):
+                Attachment(str(path))
+        finally:
+            thread.join()
 
 
 def test_nobody_there_is_said(tmp_path: Path) -> None:
