@@ -15,6 +15,7 @@ FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv /opt/egress
 COPY pyproject.toml README.md LICENSE ./
+COPY bin bin
 COPY egress_proxy egress_proxy
 COPY control_api control_api
 # Compiled here, because the file system may be read-only later.

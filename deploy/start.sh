@@ -37,7 +37,7 @@ find_python() {
 fingerprint() {
     cd "$root" && {
         echo "$root $venv"
-        find pyproject.toml egress_proxy control_api -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum
+        find pyproject.toml bin egress_proxy control_api -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum
     } | cksum
 }
 

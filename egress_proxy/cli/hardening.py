@@ -17,11 +17,17 @@ _PR_SET_DUMPABLE = 4  # <linux/prctl.h>
 # The kernel's own default for fs.nr_open. More gives nothing, and programs that close every possible
 # descriptor by number take minutes where the limit is 2^30.
 _DESCRIPTORS_LIMIT = 1 << 20
+# How bin/egress-proxy hands on what it was loaded with itself, and has kept from us.
+_STARTED_WITH = "EGRESS_STARTED_"
 
 
 def environment_copy() -> Mapping[str, str]:
-    """The environment as it was given; stays as it is when the real one is wiped."""
-    return dict(os.environ)
+    """The environment as the user gave it; stays as it is when the real one is wiped. The loader's variables
+    stand in it again under their own names: a root that they lead into has to be known for one."""
+    copy = dict(os.environ)
+    for name in [name for name in copy if name.startswith(_STARTED_WITH)]:
+        copy[name.removeprefix(_STARTED_WITH)] = copy.pop(name)
+    return copy
 
 
 def harden_process() -> None:

@@ -24,6 +24,7 @@ from egress_proxy.cli.hardening import (
     raise_descriptor_limit,
     wipe_environment,
 )
+from egress_proxy.cli.module_search import warn_of_shadows, warn_of_writable_folder
 from egress_proxy.cli.output import say
 from egress_proxy.settings.origins import SettingsError
 
@@ -45,24 +46,26 @@ def main_drop_in(argv: Sequence[str] | None = None) -> int:
 
 
 def main_module(argv: Sequence[str] | None = None) -> int:
-    """`python -m egress_proxy …`."""
+    """`python -m egress_proxy …`. Without -P or -I modules are looked for in the working folder."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0].startswith("-") and words[0] not in _NOT_A_FLAG_OF_SERVE:
         words.insert(0, "serve")
-    return main(words)
+    return _end_well(lambda: _dispatch(words, bare_module=not sys.flags.safe_path))
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str], *, bare_module: bool = False) -> int:
     verb = words[0] if words else ""
+    if bare_module:
+        warn_of_shadows()
     if verb in ("-h", "--help"):
         print(_overview())
         return ExitCode.OK
     if verb == "--version":
         return _print_version()
     if verb == "sandbox":
-        return _sandbox(words[1:])
+        return _sandbox(words[1:], bare_module="egress_proxy" if bare_module else None)
     if verb in PARSERS:
-        return _run(verb, f"{_PROGRAM} {verb}", words[1:])
+        return _run(verb, f"{_PROGRAM} {verb}", words[1:], bare_module=bare_module)
     if not verb:
         raise VerbFailed(ExitCode.USAGE, f"name a verb: {', '.join(PARSERS)}; see {_PROGRAM} --help")
     near = difflib.get_close_matches(verb, PARSERS, 1)
@@ -72,22 +75,27 @@ def _dispatch(words: list[str]) -> int:
 
 def main_sandbox_module() -> int:
     """`python -m egress_proxy.sandbox …`. Without -P or -I modules are looked for in the working folder."""
-    words, bare = sys.argv[1:], not sys.flags.safe_path
-    return _end_well(lambda: _sandbox(words, "python -m egress_proxy.sandbox", bare_module=bare))
+    words, module = sys.argv[1:], "egress_proxy.sandbox"
+    bare = None if sys.flags.safe_path else module
+    return _end_well(lambda: _sandbox(words, f"python -m {module}", bare_module=bare))
 
 
-def _sandbox(words: list[str], program: str = f"{_PROGRAM} sandbox", *, bare_module: bool = False) -> int:
+def _sandbox(
+    words: list[str], program: str = f"{_PROGRAM} sandbox", *, bare_module: str | None = None
+) -> int:
     from egress_proxy.cli.sandbox_verb import sandbox
 
     return sandbox(words, environment_copy(), program=program, bare_module=bare_module)
 
 
-def _run(verb: str, program: str, words: list[str]) -> int:
+def _run(verb: str, program: str, words: list[str], *, bare_module: bool = False) -> int:
     if "--version" in words[:1]:
         return _print_version()
     flags, command = split_command(words) if verb in TAKES_COMMAND else (words, [])
     arguments = PARSERS[verb](program).parse(flags)
     arguments.command = command
+    if bare_module and verb == "run":
+        warn_of_writable_folder((*arguments.rw, *arguments.dangerously_rw), "egress_proxy")
     return _action(verb)(arguments)
 
 

@@ -44,6 +44,8 @@ def summary(
     """Lines for stderr. ``watched_files``: whether stderr was ours to read for refused files."""
     strength = f"confined by {confinement.backend}, enforcement {confinement.enforcement}"
     yield f"egress-proxy run: exit {finished.outcome.exit_code}, {strength}"
+    if confinement.passed_over:
+        yield f"  not the stronger sandbox: {confinement.passed_over}"
     yield from _table(_rows(finished, tuple(roots)))
     report = finished.report or Report()
     if report.dropped:

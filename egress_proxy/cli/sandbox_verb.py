@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.flag_parser import FlagParser, split_command
+from egress_proxy.cli.module_search import warn_of_writable_folder
 from egress_proxy.cli.output import say
 from egress_proxy.cli.sandbox_arguments import describe_parser, linux_wrap_parser, profile_parser
 from egress_proxy.cli.sandbox_policy import home_of, roots_of, spec_of
@@ -34,9 +35,9 @@ _Action = Callable[[argparse.Namespace, Mapping[str, str]], int]
 
 
 def sandbox(
-    words: Sequence[str], environ: Mapping[str, str], *, program: str, bare_module: bool = False
+    words: Sequence[str], environ: Mapping[str, str], *, program: str, bare_module: str | None = None
 ) -> int:
-    """``bare_module``: started as `python -m` without -P or -I, when the working folder is searched first."""
+    """``bare_module``: started as `python -m` this, without -P or -I: the working folder comes first."""
     actions: Mapping[str, tuple[Callable[[str], FlagParser], _Action]] = {
         "profile": (profile_parser, _profile),
         "linux-wrap": (linux_wrap_parser, _linux_wrap),
@@ -57,7 +58,8 @@ def sandbox(
     arguments.command = command
     code = action(arguments, environ)
     if bare_module:
-        _warn_of_working_folder(arguments)
+        roots = (*arguments.writable_root, *arguments.dangerously_writable_root)
+        warn_of_writable_folder(roots, bare_module)
     return code
 
 
@@ -69,16 +71,6 @@ def _overview(program: str) -> str:
         "  linux-wrap  print a command line that runs a command confined (Linux)\n"
         "  describe    say what can be enforced here, for one policy"
     )
-
-
-def _warn_of_working_folder(arguments: argparse.Namespace) -> None:
-    here = os.path.realpath(os.curdir)
-    roots = map(os.path.realpath, (*arguments.writable_root, *arguments.dangerously_writable_root))
-    if any(os.path.commonpath((root, here)) == root for root in roots):
-        say(
-            "warning: python -m looks for modules in the working folder first, and that is writable in the"
-            " sandbox: use `egress-proxy sandbox` or python -P -m egress_proxy.sandbox"
-        )
 
 
 def _profile(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -143,7 +135,10 @@ def _chosen(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
     """Raises SandboxUnavailable."""
     spec = spec_of(arguments, environ)
     search_path = environ.get("PATH", os.defpath)
-    return spec, choose(spec, search_path, backend=arguments.backend, portable=True)
+    chosen = choose(spec, search_path, backend=arguments.backend, portable=True)
+    if chosen.passed_over:
+        say(f"not the stronger sandbox: {chosen.passed_over}")
+    return spec, chosen
 
 
 def _described(backend: str, gaps: Sequence[Gap]) -> dict[str, object]:

@@ -4,7 +4,9 @@ A rung counts only after its probe has run and held; verdicts are kept for the l
 probe.py (the test), bwrap.py and landlock_rung.py (the rungs), confinement.py (starts the command).
 """
 
+import contextlib
 import os
+import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,11 +38,13 @@ _REMEDIES = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A rung that has been seen to hold. ``gaps``: every dimension below full, for this policy."""
+    """A rung that has been seen to hold. ``gaps``: every dimension below full, for this policy.
+    ``passed_over``: why it is not the rung before, with what helps; "" where it is the first or was named."""
 
     backend: str
     gaps: tuple[Gap, ...]
     recipe: Recipe
+    passed_over: str = ""
 
     @property
     def enforcement(self) -> Enforcement:
@@ -72,7 +76,8 @@ def choose(
     for candidate in _candidates(spec, search_path, backend, portable, faults):
         fault = _fault(candidate, spec, portable)
         if not fault:
-            return Chosen(candidate.backend, candidate.gaps(spec), candidate.make(spec))
+            passed_over = _reasons(faults) + _remedy(faults)
+            return Chosen(candidate.backend, candidate.gaps(spec), candidate.make(spec), passed_over)
         faults[candidate.backend] = fault
     raise SandboxUnavailable(_message(faults))
 
@@ -94,7 +99,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     if wanted in (None, bwrap.NAME):
         try:
-            yield _bwrap(find_bwrap(search_path, spec.roots), portable)
+            yield _bwrap(find_bwrap(search_path, spec.roots, _own_folders(spec)), portable)
         except NoBwrap as error:
             faults[bwrap.NAME] = str(error)
     if wanted in (None, landlock_rung.NAME):
@@ -131,11 +136,27 @@ def _fault(candidate: _Candidate, spec: SandboxSpec, portable: bool) -> str:
     return _verdicts[key]
 
 
+def _own_folders(spec: SandboxSpec) -> tuple[str, ...]:
+    """Where commands of this user work: here, and in the home, by the environment and by the records."""
+    folders = [spec.cwd, spec.home]
+    with contextlib.suppress(KeyError):  # a user who is a number alone, as in containers
+        folders.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return tuple(folder for folder in folders if folder and os.path.isabs(folder))
+
+
 def _message(faults: Mapping[str, str]) -> str:
-    reasons = "; ".join(
+    return f"the command cannot be confined here and is not run: {_reasons(faults)}{_remedy(faults)}"
+
+
+def _reasons(faults: Mapping[str, str]) -> str:
+    return "; ".join(
         fault if fault.startswith(f"{backend}: ") else f"{backend}: {fault}"
         for backend, fault in faults.items()
     )
+
+
+def _remedy(faults: Mapping[str, str]) -> str:
+    """The likely one, in brackets; a runner's own line is where it is read from."""
+    reasons = _reasons(faults)
     remedies = [remedy for pattern, remedy in _REMEDIES if re.search(pattern, reasons)]
-    hint = f" ({remedies[0]})" if remedies else ""
-    return f"the command cannot be confined here and is not run: {reasons}{hint}"
+    return f" ({remedies[0]})" if remedies else ""

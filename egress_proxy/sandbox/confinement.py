@@ -90,6 +90,7 @@ class Confinement:
         """Raises SandboxUnavailable when the proxy does not answer, ValueError for an extra variable that no
         child may have."""
         self.backend, self.gaps, self.enforcement = chosen.backend, chosen.gaps, chosen.enforcement
+        self.passed_over = chosen.passed_over
         self._spec = spec
         self._before = snapshot(spec.roots) if spec.protect else Snapshot({}, complete=True)
         env = {**SETTLED, **child_environment(parent, proxy_environment(spec), spec.extras)}

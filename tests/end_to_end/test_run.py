@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, BODY, LISTED, UNLISTED, USERS, RunGround
+from tests.support.confined_run import BACKENDS, BODY, LISTED, UNLISTED, USERS, RunGround, in_place_of_bwrap
 from tests.support.program import REPOSITORY, run_cli
 from tests.support.service import TOKEN, Service
 
@@ -274,8 +274,8 @@ def test_a_tool_that_fails_is_quoted_and_the_command_is_not_run_bare(ground: Run
     broken = tools / "bwrap"
     broken.write_text('#!/bin/sh\necho "bwrap: setting up uid map: Permission denied" >&2\nexit 1\n')
     broken.chmod(0o755)
-    env = {"PATH": f"{tools}:/usr/bin:/bin"}
-    ran = ground.run("sh", "-c", "echo ran", flags=("--backend", "bwrap"), env=env)
+    before = in_place_of_bwrap(broken)
+    ran = ground.run("sh", "-c", "echo ran", flags=("--backend", "bwrap"), before=before)
     assert (ran.code, ran.out, ran.err.count("\n")) == (125, "", 1)
     assert "bwrap" in ran.err
 

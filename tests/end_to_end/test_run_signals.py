@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, END_S, PATH, RunGround, is_running
+from tests.support.confined_run import BACKENDS, END_S, RunGround, in_place_of_bwrap, is_running
 from tests.support.deadline import eventually
 
 UNTIL_KILLED = "while :; do sleep 0.05; done"
@@ -94,24 +94,23 @@ def test_what_nohup_ignores_stays_ignored(ground: RunGround) -> None:
 
 
 @pytest.fixture
-def slow_bwrap(ground: RunGround) -> Path:
-    """A folder whose bwrap does not come to an end: the probe waits for it for seconds."""
+def slow_bwrap(ground: RunGround) -> tuple[str, ...]:
+    """On a system whose bwrap does not come to an end: the probe waits for it for seconds."""
     if os.geteuid():
         pytest.skip("cannot be installed here: a bwrap that root owns")
     folder = ground.folder / "bin"
     folder.mkdir(exist_ok=True)
     (folder / "bwrap").write_text("#!/bin/sh\nexec sleep 600\n")
     (folder / "bwrap").chmod(0o755)
-    return folder
+    return in_place_of_bwrap(folder / "bwrap")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_before_the_command_is_there_it_ends_all_and_leaves_no_folder(
-    ground: RunGround, slow_bwrap: Path, number: signal.Signals
+    ground: RunGround, slow_bwrap: tuple[str, ...], number: signal.Signals
 ) -> None:
     before = folders(ground)
-    env = {**ground.environment, "PATH": f"{slow_bwrap}:{PATH}"}
-    with ground.started("sh", "-c", "exec sleep 600", flags=("-q",), env=env) as process:
+    with ground.started("sh", "-c", "exec sleep 600", flags=("-q",), before=slow_bwrap) as process:
         eventually(lambda: folders(ground) > before, END_S, "the folder of the attach socket")
         process.send_signal(number)
         out, err = process.communicate(timeout=END_S)

@@ -89,8 +89,11 @@ class RunGround:
         program = (ordinary_user.interpreter(), "-m", "egress_proxy") if self._is_ordinary else PROGRAM
         return (*program, "run", *flags, "--", *command)
 
-    def start(self, *command: str, flags: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
-        """As subprocess has it; streams are pipes, stdin is empty, unless ``options`` say otherwise."""
+    def start(
+        self, *command: str, flags: Sequence[str] = (), before: Sequence[str] = (), **options: Any
+    ) -> subprocess.Popen[str]:
+        """As subprocess has it; streams are pipes, stdin is empty, unless ``options`` say otherwise.
+        ``before``: what executes the program, as `in_place_of_bwrap` does."""
         usual: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
@@ -100,7 +103,7 @@ class RunGround:
         if self._is_ordinary:
             usual |= {"user": ordinary_user.UID, "group": ordinary_user.UID, "extra_groups": ()}
         process: subprocess.Popen[str] = subprocess.Popen(
-            self.argv(*command, flags=flags), **{**usual, **options}
+            (*before, *self.argv(*command, flags=flags)), **{**usual, **options}
         )
         return process
 
@@ -128,6 +131,12 @@ class RunGround:
             out, err = process.communicate(timeout=END_S)
         assert_no_traceback(err or "")
         return Ran(process.returncode, out or "", err or "")
+
+
+def in_place_of_bwrap(script: Path) -> tuple[str, ...]:
+    """Words that execute what follows on a system whose bwrap is this file. Needs root."""
+    mount = 'mount --bind "$0" /usr/bin/bwrap && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", mount, str(script))
 
 
 def is_running(words: str) -> bool:

@@ -82,3 +82,15 @@ def test_without_an_environ_symbol_nothing_breaks(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TO_BE_WIPED", "x")
     hardening.wipe_environment(["TO_BE_WIPED"])
     assert "TO_BE_WIPED" not in os.environ
+
+
+def test_the_loaders_variables_that_the_launcher_handed_on_are_judged_as_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from egress_proxy.cli import hardening
+
+    monkeypatch.setenv("EGRESS_STARTED_LD_LIBRARY_PATH", ":/opt/lib")
+    monkeypatch.setenv("EGRESS_STARTED_LD_AUDIT", "")
+    copy = hardening.environment_copy()
+    assert (copy["LD_LIBRARY_PATH"], copy["LD_AUDIT"]) == (":/opt/lib", "")
+    assert not [name for name in copy if name.startswith("EGRESS_STARTED_")]

@@ -28,7 +28,9 @@ def lines(
     egress_lost: bool = False,
     watched_files: bool = True,
 ) -> list[str]:
-    confinement = cast(Confinement, SimpleNamespace(backend="bwrap", gaps=gaps, enforcement=Enforcement.FULL))
+    confinement = cast(
+        Confinement, SimpleNamespace(backend="bwrap", gaps=gaps, enforcement=Enforcement.FULL, passed_over="")
+    )
     finished = Finished(outcome, report, egress_lost)
     return list(summary(finished, confinement, roots, watched_files=watched_files))
 

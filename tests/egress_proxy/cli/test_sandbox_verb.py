@@ -15,7 +15,7 @@ PROGRAM = "egress-proxy sandbox"
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/home/one"}
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str, bare_module: bool = False) -> tuple[str, str]:
+def said(capsys: pytest.CaptureFixture[str], *words: str, bare_module: str | None = None) -> tuple[str, str]:
     assert sandbox(words, ENVIRON, program=PROGRAM, bare_module=bare_module) == ExitCode.OK
     captured = capsys.readouterr()
     return captured.out, captured.err
@@ -119,13 +119,13 @@ def test_a_mistake_prints_nothing_and_is_a_usage_error(
 
 @pytest.mark.parametrize(
     ("bare_module", "root", "is_warned"),
-    [(True, ".", True), (True, "..", True), (True, "inside", False), (False, ".", False)],
+    [("m", ".", True), ("m", "..", True), ("m", "inside", False), (None, ".", False)],
 )
 def test_the_bare_module_warns_when_it_was_looked_for_in_a_root(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    bare_module: bool,
+    bare_module: str | None,
     root: str,
     is_warned: bool,
 ) -> None:

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from egress_proxy.sandbox import bwrap_binary
 from egress_proxy.sandbox.bwrap_binary import NoBwrap, find_bwrap
 from tests.support.confined import SEARCH_PATH, is_root
 
 needs_root = pytest.mark.skipif(
     not is_root(), reason="only root can make files of root's: cannot be installed here: root"
 )
+
+
+@pytest.fixture(autouse=True)
+def _is_a_system_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bwrap_binary, "SYSTEM_FOLDERS", (*bwrap_binary.SYSTEM_FOLDERS, str(tmp_path)))
 
 
 def fake(folder: Path, script: str = "echo bubblewrap 0.11.0") -> Path:
@@ -89,3 +95,28 @@ def test_a_setuid_one_has_no_such_flag(tmp_path: Path) -> None:
     path = fake(tmp_path / "bin")
     path.chmod(0o4755)
     assert find_bwrap(str(path.parent), ()).disables_userns is False
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "folder", ["/opt/bin", "/root/bin", "/home/somebody/.local/bin", "/usr/share", "/srv"]
+)
+def test_elsewhere_than_in_a_system_folder_it_is_passed_over(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bwrap_binary, "SYSTEM_FOLDERS", ("/usr/bin", f"{tmp_path}/usr/bin"))
+    path = fake(tmp_path / folder[1:])
+    with pytest.raises(NoBwrap, match="it lies in no folder of the system's"):
+        find_bwrap(str(path.parent), ())
+
+
+@needs_root
+def test_below_the_working_folder_or_a_home_it_is_passed_over(tmp_path: Path) -> None:
+    path = fake(tmp_path / "usr" / "bin")
+    for own in (tmp_path, tmp_path / "usr", tmp_path / "usr/bin"):
+        with pytest.raises(NoBwrap, match="it lies in the working folder or a home"):
+            find_bwrap(str(path.parent), (), ("/nowhere", str(own)))
+
+
+def test_whoever_works_in_the_top_folder_has_the_systems_one() -> None:
+    assert find_bwrap(SEARCH_PATH, (), ("/", "/")).path

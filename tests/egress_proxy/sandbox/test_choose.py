@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from egress_proxy.sandbox import bwrap_binary
 from egress_proxy.sandbox.choose import choose, forget_verdicts
 from egress_proxy.sandbox.spec import Enforcement, NoNetwork, OpenNetwork, SandboxUnavailable
 from tests.support.confined import SEARCH_PATH, is_root, spec_for
@@ -20,6 +21,11 @@ def _fresh_verdicts() -> Iterator[None]:
     forget_verdicts()
 
 
+@pytest.fixture(autouse=True)
+def _is_a_system_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bwrap_binary, "SYSTEM_FOLDERS", (*bwrap_binary.SYSTEM_FOLDERS, str(tmp_path)))
+
+
 def broken(folder: Path, script: str) -> str:
     """A PATH on which bwrap is somebody's who cannot confine; every run leaves a line in `runs`."""
     folder.mkdir()
@@ -32,12 +38,15 @@ def broken(folder: Path, script: str) -> str:
 def test_bwrap_comes_first() -> None:
     chosen = choose(spec_for(), SEARCH_PATH)
     assert (chosen.backend, chosen.enforcement, chosen.gaps) == ("bwrap", Enforcement.FULL, ())
+    assert chosen.passed_over == ""
 
 
 def test_without_bwrap_it_is_landlock() -> None:
     chosen = choose(spec_for(), "/nowhere")
     assert chosen.backend == "landlock"
     assert chosen.gaps
+    assert chosen.passed_over == "bwrap: no bwrap on PATH (install the package bubblewrap)"
+    assert choose(spec_for(), "/nowhere", backend="landlock").passed_over == ""
 
 
 def test_open_egress_is_partial_on_every_rung() -> None:
