@@ -31,7 +31,7 @@ from egress_proxy.proxy.audit import AuditLog
 from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from egress_proxy.proxy.hosts_file import HostsFile
-from egress_proxy.proxy.listener import Intake, ListenError, listen_tcp, listen_unix
+from egress_proxy.proxy.listener import Intake, listen_tcp
 from egress_proxy.proxy.name_cache import NameCache
 from egress_proxy.proxy.order import ForwardLimits
 from egress_proxy.proxy.outbound import Outbound
@@ -42,6 +42,7 @@ from egress_proxy.proxy.recorder import Recorder
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
 from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
 from egress_proxy.proxy.tunnel_table import Readiness, TunnelLimits, TunnelTable
+from egress_proxy.proxy.unix_socket import ListenError, listen_unix
 from egress_proxy.proxy.upstream_pool import UpstreamPool
 
 # How long a client may keep a connection without a request; servers wait 60 to 75 s.
@@ -152,7 +153,6 @@ def _open_doors(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Doors, tuple[
         listeners = [data]
         if plan.unix_path is not None:
             listeners.append(listen_unix(plan.unix_path))
-            stack.callback(plan.unix_path.unlink, missing_ok=True)
             stack.callback(listeners[-1].close)
         attach, warnings = _open_attach(plan.attach, stack)
     except ListenError as error:
@@ -174,7 +174,6 @@ def _open_attach(
         if plan.is_named:
             raise
         return None, (f"sandboxes cannot attach: {error}; name a free path with --attach PATH",)
-    stack.callback(plan.path.unlink, missing_ok=True)
     stack.callback(attach.close)
     return attach, ()
 

@@ -15,6 +15,7 @@ from egress_proxy.core.dial_policy import may_ever_dial
 from egress_proxy.core.host import HostError, Target
 from egress_proxy.core.policy import Policy
 from egress_proxy.core.rules import WEB_PORTS, Rule, Scope
+from egress_proxy.path_trust import file_owner, open_folder_above
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import SettingsError
 
@@ -84,12 +85,25 @@ def warnings_of(loaded: Loaded, policy: Policy) -> Iterator[str]:
     if settings.control.port and not settings.control.token:
         where = loaded.origin("control", "port").text
         yield f"{where} has no effect without --control-token-env: there is no control API"
+    yield from _replaceable_files(loaded)
     own = _own_listeners(loaded)
     for rule, _ in policy.allow:
         reasons = {may_ever_dial(target, own) for target in _targets(rule)}
         yield from _refused(str(rule), reasons)
     for route in policy.routes:
         yield from _refused(f"inject rule {route.name}", {may_ever_dial(route.upstream, own)})
+
+
+def _replaceable_files(loaded: Loaded) -> Iterator[str]:
+    """What decides nothing is written all the same, and said."""
+    settings = loaded.settings
+    for path in filter(None, (settings.audit.path, settings.record_requests)):
+        folder = open_folder_above(path)
+        if folder is not None:
+            yield f"everybody may write to {folder} and so replace {path}; chmod o-w it"
+    owner = file_owner(loaded.file) if loaded.file else None
+    if owner is not None:
+        yield f"the settings file {loaded.file} belongs to user {owner}, who decides what may be reached"
 
 
 def _own_listeners(loaded: Loaded) -> Collection[Target]:

@@ -1,23 +1,20 @@
 """The attach socket's place in the file system, and what comes through it: bytes, and one listener.
 
-What is said there is core/attach.py's, when is attachments.py's. Next: listener.py (opens unix sockets).
+What is said there is core/attach.py's, when is attachments.py's. Next: unix_socket.py (opens it).
 """
 
 import array
-import contextlib
 import errno
-import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from egress_proxy.core.attach import AttachError
 from egress_proxy.core.host import Target
-from egress_proxy.proxy.listener import ListenError, listen_unix
+from egress_proxy.proxy.unix_socket import ListenError, UnixListener, listen_unix
 
 # The most that one message can carry (SCM_MAX_FD): all that came is seen, and closed.
 _DESCRIPTORS_LIMIT = 253
@@ -26,16 +23,16 @@ _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def listen_attach(path: Path) -> socket.socket:
+def listen_attach(path: Path) -> UnixListener:
     """Make the folder (0700) and the socket (0600); a stale one is replaced. Raises ListenError."""
     try:
-        with _locked(_private_folder(path.parent)):
-            return listen_unix(path)
+        _private_folder(path.parent)
     except OSError as error:
         raise ListenError(f"cannot listen on {path}: {(error.strerror or str(error)).lower()}") from None
+    return listen_unix(path)
 
 
-def _private_folder(folder: Path) -> Path:
+def _private_folder(folder: Path) -> None:
     before = os.umask(0o077)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -47,18 +44,6 @@ def _private_folder(folder: Path) -> Path:
     if status.st_mode & _OTHERS_MAY_WRITE:
         # Whoever can write there could put a socket of his own in the place of ours.
         raise OSError(errno.EPERM, f"others may write to its folder {folder}; chmod go-w it, or name another")
-    return folder
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One service at a time looks whether a socket is stale: two would each remove the other's."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

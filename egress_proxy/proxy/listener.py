@@ -7,12 +7,9 @@ import asyncio
 import contextlib
 import errno
 import functools
-import os
 import resource
 import socket
-import stat
 from collections.abc import Callable
-from pathlib import Path
 
 from egress_proxy.core.access import Access, Client
 from egress_proxy.core.decision import Deny, Reason
@@ -27,8 +24,8 @@ from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare, prepare_accepted
 from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.unix_socket import BACKLOG, ListenError
 
-BACKLOG = 1024
 # Accepted in one go before the others have their turn.
 ACCEPT_BATCH = 64
 # Kept free for files, lookups, the control API and pooled upstreams.
@@ -36,10 +33,6 @@ RESERVED_DESCRIPTORS = 96
 # After the kernel had no descriptor for us: the listener rests so long, instead of spinning.
 ACCEPT_PAUSE_S = 0.2
 _OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-
-
-class ListenError(Exception):
-    """A listener cannot be opened. The message says which and why."""
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
@@ -55,35 +48,6 @@ def listen_tcp(host: str, port: int) -> socket.socket:
         raise ListenError(f"cannot listen on {host}:{port}: {(error.strerror or '').lower()}") from None
     sock.setblocking(False)
     return sock
-
-
-def listen_unix(path: Path) -> socket.socket:
-    """A listening socket in the file system, mode 0600; a stale one is replaced. Raises ListenError."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _remove_stale(path)
-        # The mode is there before the name is: nobody gets in between bind and chmod.
-        before = os.umask(0o177)
-        try:
-            sock.bind(str(path))
-        finally:
-            os.umask(before)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        raise ListenError(f"cannot listen on {path}: {(error.strerror or str(error)).lower()}") from None
-    sock.setblocking(False)
-    return sock
-
-
-def _remove_stale(path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise OSError(errno.EEXIST, "a file that is no socket is there")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            if probe.connect_ex(str(path)) == 0:
-                raise OSError(errno.EADDRINUSE, "another process is listening there")
-        path.unlink()
 
 
 def connection_limit() -> int:

@@ -6,10 +6,13 @@ lines), short_keys.py (flag names as keys), origins.py (Layer).
 
 import os
 import re
+import shlex
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from egress_proxy.path_trust import open_folder_above, writable_by_others
 from egress_proxy.settings.origins import Key, Layer, Origin, SettingsError, Source
 from egress_proxy.settings.short_keys import expand
 from egress_proxy.settings.toml_lines import find_lines, line_of
@@ -65,6 +68,7 @@ def file_layer(file: SettingsFile) -> Layer | None:
 def _read(file: SettingsFile) -> bytes | None:
     try:
         with open(file.path, "rb") as stream:
+            _refuse_if_open_to_others(file.path, os.fstat(stream.fileno()))
             content = stream.read(FILE_LIMIT_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         if not file.named:
@@ -76,6 +80,21 @@ def _read(file: SettingsFile) -> bytes | None:
     if len(content) > FILE_LIMIT_BYTES:
         raise SettingsError(f"the settings file {file.path} is longer than 4 MiB")
     return content
+
+
+def _refuse_if_open_to_others(path: str, status: os.stat_result) -> None:
+    """Whoever can write the file decides what may be reached, with whose credentials."""
+    mode = writable_by_others(status)
+    if mode is not None:
+        raise SettingsError(
+            f"the settings file {path} can be written by others (mode {mode}): chmod go-w {shlex.quote(path)}"
+        )
+    folder = open_folder_above(path)
+    if folder is not None:
+        raise SettingsError(
+            f"the settings file {path} can be replaced by everybody, who may write to {folder} "
+            f"(mode {stat.S_IMODE(os.stat(folder).st_mode):04o}): chmod o-w {shlex.quote(folder)}"
+        )
 
 
 def _decode(path: str, content: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -116,6 +117,32 @@ def test_what_an_origin_has_said_to_its_end_arrives_though_the_service_is_gone(
     assert service.stop() == 0
     received, end = read_until_end(tunnel)
     assert (len(received), end) == (size, End.EOF)
+
+
+def test_who_drains_leaves_the_sockets_of_the_next_service_alone(
+    start: Start, start_service: StartService
+) -> None:
+    folder = Path(start(tempfile.TemporaryDirectory(prefix="eg-")))  # short, for a socket's name
+    data, attach = folder / "data.sock", folder / "attach.sock"
+    origin = start(SourceOrigin(8 * 1_048_576))
+    flags = ("--allow", origin.address, "--listen-unix", str(data), "--attach", str(attach))
+    old = start_service(*flags)
+    tunnel = old.tunnel(origin.address)
+    begun = read_exactly(tunnel, 65_536)
+    old.signal(signal.SIGTERM)
+    eventually(lambda: not data.exists() and not attach.exists())
+    new = start_service(*flags)
+    assert new.attach_path == str(attach)
+    assert old.is_running()
+    rest, end = read_until_end(tunnel, 20)
+    assert (len(begun + rest), end) == (8 * 1_048_576, End.EOF)
+    assert old.wait() == 0
+    for path in (data, attach):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+    assert new.stop() == 0
+    assert not data.exists()
+    assert not attach.exists()
 
 
 class StartBroker(Protocol):

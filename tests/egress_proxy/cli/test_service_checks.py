@@ -1,7 +1,11 @@
 """What must hold between settings, and what is worth a warning though it may start."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from egress_proxy import path_trust
 from egress_proxy.cli.policy_source import policy_of
 from egress_proxy.cli.service_checks import bind_of, check_service, resolver_of, warnings_of
 from egress_proxy.settings.load import Loaded, load
@@ -126,3 +130,27 @@ def test_a_rule_for_metadata_is_worth_a_warning() -> None:
 def test_a_control_port_without_a_token_is_worth_a_warning() -> None:
     (warning,) = warned(written(allow_none=True, control_port="5"))
     assert warning.startswith("--control-port has no effect without --control-token-env")
+
+
+def test_a_log_that_everybody_may_replace_is_warned_of(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    log = tmp_path / "audit.jsonl"
+    said = warned(written(allow=["a.example"], audit=str(log)))
+    assert said == [f"everybody may write to {tmp_path} and so replace {log}; chmod o-w it"]
+    tmp_path.chmod(0o1777)
+    assert warned(written(allow=["a.example"], audit=str(log))) == []
+
+
+def test_a_settings_file_of_another_user_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "egress.toml"
+    path.write_text('allow = ["a.example"]\n')
+    loaded = load({}, {}, str(path))
+    assert warned(loaded) == []
+    owner = os.stat(path).st_uid
+    monkeypatch.setattr(path_trust, "_TRUSTED", frozenset({owner + 1}))
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    assert warned(loaded) == [
+        f"the settings file {path} belongs to user {owner}, who decides what may be reached"
+    ]

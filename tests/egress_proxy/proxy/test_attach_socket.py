@@ -17,7 +17,7 @@ import pytest
 from egress_proxy.core.attach import AttachError
 from egress_proxy.core.host import parse_authority
 from egress_proxy.proxy.attach_socket import Received, adopt, listen_attach, receive
-from egress_proxy.proxy.listener import ListenError
+from egress_proxy.proxy.unix_socket import ListenError
 from tests.support.proc_figures import open_descriptors
 
 
@@ -76,7 +76,8 @@ def test_who_listens_there_keeps_it_and_a_stale_socket_is_replaced(folder: Path)
     path = folder / "attach.sock"
     with listen_attach(path), pytest.raises(ListenError, match="another process is listening there"):
         listen_attach(path)
-    assert path.is_socket()
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(path))
     with listen_attach(path), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
 

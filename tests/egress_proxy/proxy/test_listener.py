@@ -12,7 +12,6 @@ import os
 import resource
 import select
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -31,14 +30,13 @@ from egress_proxy.proxy.listener import (
     ACCEPT_BATCH,
     ACCEPT_PAUSE_S,
     RESERVED_DESCRIPTORS,
-    ListenError,
     connection_limit,
     listen_tcp,
-    listen_unix,
 )
 from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.unix_socket import ListenError, listen_unix
 from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import broker, call
 from tests.egress_proxy.proxy.socket_pairs import connected_pair
@@ -92,62 +90,6 @@ def test_a_port_can_be_listened_on_again_at_once(start: Start, echo: EchoOrigin)
 
 
 # Unix sockets.
-
-
-def test_a_unix_socket_is_for_its_owner_alone(folder: Path) -> None:
-    path = folder / "data.sock"
-    before = os.umask(0)
-    try:
-        with listen_unix(path):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert stat.S_ISSOCK(path.stat().st_mode)
-        assert os.umask(0) == 0  # the process's own mask is as it was
-    finally:
-        os.umask(before)
-
-
-def test_a_stale_socket_is_replaced(folder: Path) -> None:
-    path = folder / "data.sock"
-    listen_unix(path).close()
-    assert path.is_socket()
-    with listen_unix(path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
-
-
-def test_a_socket_that_somebody_listens_on_is_left_alone(folder: Path) -> None:
-    path = folder / "data.sock"
-    with listen_unix(path) as first:
-        with pytest.raises(ListenError, match="another process is listening there"):
-            listen_unix(path)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-            first.accept()[0].close()
-
-
-@pytest.mark.parametrize("kind", ["file", "link to a socket", "link to a file", "folder"])
-def test_whatever_else_is_there_is_left_alone(folder: Path, kind: str) -> None:
-    path, other = folder / "data.sock", folder / "other"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "link to a socket":
-        listen_unix(other).close()
-        path.symlink_to(other.absolute())
-    else:
-        (other if "link" in kind else path).write_text("precious")
-        if "link" in kind:
-            path.symlink_to(other.absolute())
-    with pytest.raises(ListenError, match="a file that is no socket is there"):
-        listen_unix(path)
-    assert path.is_symlink() == ("link" in kind)
-    assert path.exists()
-
-
-@pytest.mark.parametrize("name", ["missing/data.sock", "x" * 200])
-def test_a_place_where_no_socket_can_be_is_an_error_that_names_it(folder: Path, name: str) -> None:
-    before = open_descriptors(os.getpid())
-    with pytest.raises(ListenError, match=f"cannot listen on .*{name[:20]}"):
-        listen_unix(folder / name)
-    assert open_descriptors(os.getpid()) == before
 
 
 def over_unix(path: Path) -> socket.socket:

@@ -35,6 +35,40 @@ def test_the_working_directory_is_never_looked_at(environ: dict[str, str]) -> No
     assert choose_file(None, environ) is None
 
 
+@pytest.mark.parametrize("mode", [0o666, 0o664, 0o646, 0o620, 0o602])
+def test_a_file_that_others_can_write_is_refused_with_its_mode_and_the_remedy(
+    tmp_path: Path, mode: int
+) -> None:
+    path = tmp_path / "egress.toml"
+    path.write_text('allow = ["ok.example"]\n')
+    path.chmod(mode)
+    words = rf"^the settings file {path} can be written by others \(mode 0{mode:o}\): chmod go-w {path}$"
+    with pytest.raises(SettingsError, match=words):
+        file_layer(SettingsFile(str(path), False))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o703])
+def test_a_folder_above_in_which_everybody_can_replace_it_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "open" / "inner" / "egress.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+    (tmp_path / "link").symlink_to(path)
+    (tmp_path / "open").chmod(mode)
+    words = rf"replaced by everybody, who may write to {tmp_path}/open \(mode 0{mode:o}\): chmod o-w "
+    for named in (path, tmp_path / "link"):
+        with pytest.raises(SettingsError, match=words):
+            file_layer(SettingsFile(str(named), True))
+
+
+@pytest.mark.parametrize(("folder", "mode"), [(0o1777, 0o644), (0o755, 0o600), (0o775, 0o444)])
+def test_a_file_that_nobody_else_can_change_is_read(tmp_path: Path, folder: int, mode: int) -> None:
+    path = tmp_path / "egress.toml"
+    path.write_text("")
+    path.chmod(mode)
+    tmp_path.chmod(folder)
+    assert file_layer(SettingsFile(str(path), True)) is not None
+
+
 def test_an_empty_config_flag_is_an_error() -> None:
     with pytest.raises(SettingsError, match="--config must name a file"):
         choose_file("", {})
