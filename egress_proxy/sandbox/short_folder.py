@@ -14,7 +14,7 @@ from pathlib import Path
 # Of sun_path's 108 bytes on Linux and 104 on a Mac; the end that every name comes to.
 _LIMIT_BYTES = 103
 _ROOM_BYTES = len("/egress-probe-12345678/attach.sock")
-_SHARED = ("/tmp", "/var/tmp")  # noqa: S108  mkdtemp: 0700, under a name that nobody can guess
+_SHARED = "/tmp"  # noqa: S108  mkdtemp: 0700, under a name that nobody can guess
 
 
 def temporary_places(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def temporary_places(environ: Mapping[str, str]) -> tuple[str, ...]:
     A TMPDIR that is too long for a socket is never used by us."""
     named = environ.get("TMPDIR", "")
     is_one = os.path.isabs(named) and os.path.isdir(named) and _fits(named)
-    return (*_SHARED, *((named,) if is_one else ()))
+    return (_SHARED, named) if is_one else (_SHARED,)
 
 
 @contextlib.contextmanager
@@ -45,9 +45,7 @@ def _made(prefix: str, environ: Mapping[str, str]) -> Path:
             continue
         with contextlib.suppress(OSError):
             return Path(tempfile.mkdtemp(prefix=prefix, dir=os.path.realpath(place)))
-    raise OSError(
-        "neither /tmp nor XDG_RUNTIME_DIR, /var/tmp or TMPDIR takes a folder of ours; free one of them"
-    )
+    raise OSError("neither /tmp nor XDG_RUNTIME_DIR nor TMPDIR takes a folder; name a short one in TMPDIR")
 
 
 def _fits(place: str) -> bool:
