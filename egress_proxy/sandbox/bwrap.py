@@ -6,11 +6,12 @@ inside before the command), choose.py (whether it works here).
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary
 from egress_proxy.sandbox.masks import masked_paths
+from egress_proxy.sandbox.mount_check import Mounts, read_table
 from egress_proxy.sandbox.plan import (
     ARGS,
     CHANNEL,
@@ -53,15 +54,16 @@ _NETWORKS: Mapping[type[Egress], seccomp.Network] = {
 }
 _TCP_ABI = 4  # the first whose rules know ports
 # What runs inside, and what that imports.
-_LAUNCHER, *_IMPORTED = (
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("launcher.py", "told.py")
-)
+_SCRIPTS = ("launcher.py", "told.py", "mount_check.py")
+_LAUNCHER, *_IMPORTED = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in _SCRIPTS)
 
 
 def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> Recipe:
     """How this sandbox is started. ``portable``: by somebody who may hand in any stdin, so that the inner
-    launcher is needed in any case: its Landlock rules keep a file from being reopened for writing."""
-    inner = portable or not isinstance(spec.egress, NoNetwork)
+    launcher is needed in any case: its Landlock rules keep a file from being reopened for writing. With roots
+    it is needed too: it compares what was mounted with what was asked for."""
+    inner = portable or bool(spec.roots) or not isinstance(spec.egress, NoNetwork)
+    arguments = _arguments(spec, binary)
     machine = os.uname().machine
     program = seccomp.program(machine, _surroundings(spec)) if seccomp.supported(machine) else b""
     streams = ("--sync-fd", SYNC) if isinstance(spec.egress, ThroughProxy) else ()
@@ -74,8 +76,8 @@ def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> R
         backend=NAME,
         words=(*start, *((*launcher, "--") if inner else ())),
         long_words=(*start, *launcher, COMMAND),
-        args=(*_arguments(spec, binary), *streams, *status, *own_filter),
-        launch=_launch_plan(spec).encode(),
+        args=(*arguments, *streams, *status, *own_filter),
+        launch=_launch_plan(spec, arguments).encode(),
         program=program,
         roots=spec.roots,
         hidden=tuple(_folders_of_its_own()) if spec.cwd is None else (),
@@ -93,10 +95,33 @@ def _launcher_words(spec: SandboxSpec) -> tuple[str, ...]:
     return (*isolated_python(_LAUNCHER), "inner", LAUNCH, channel, ERRORS)
 
 
-def _launch_plan(spec: SandboxSpec) -> LaunchPlan:
+def _launch_plan(spec: SandboxSpec, arguments: Sequence[str]) -> LaunchPlan:
     port = spec.egress.port if isinstance(spec.egress, ThroughProxy) else None
     rules = landlock.inside_namespace(landlock.abi(), spec.roots, _ports(spec))
-    return LaunchPlan(port=port, landlock=rules)
+    points, writable = _mounted(arguments)
+    mounts = Mounts(read_table())
+    inside = (os.fsdecode(mount.point) for mount in mounts.all if is_in(os.fsdecode(mount.point), writable))
+    places = {path: os.fsdecode(mounts.place(os.fsencode(path))) for path in (*inside, *writable)}
+    return LaunchPlan(port=port, landlock=rules, mount_points=points, writable_places=places)
+
+
+def _mounted(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where the arguments mount something that nothing later covers, and which of that is writable."""
+    path_at = {"--tmpfs": 1, "--ro-bind": 2, "--bind": 2}
+    words = [(word, arguments[at + path_at[word]]) for at, word in enumerate(arguments) if word in path_at]
+    covered: set[str] = set()
+    points: dict[str, bool] = {}
+    for word, point in reversed(words):
+        if point != "/" and covered.isdisjoint((point, *_folders_above(point))):
+            points[point] = word == "--bind"
+        covered.add(point)
+    return tuple(points), tuple(point for point, is_writable in points.items() if is_writable)
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
 
 
 def _ports(spec: SandboxSpec) -> frozenset[int] | None:

@@ -85,8 +85,15 @@ def choose(
 def _check_roots(roots: Sequence[str]) -> None:
     """A root was judged by its real path; a link that has come to stand there leads elsewhere."""
     for root in roots:
-        if os.path.realpath(root) != root or not os.path.isdir(root):
+        if _real(root) != root or not os.path.isdir(root):
             raise SandboxUnavailable(f"writable root {root!r} is no longer the folder that was named")
+
+
+def _real(path: str) -> str | None:
+    try:
+        return os.path.realpath(path)
+    except OSError:  # what stands there changes while it is looked at
+        return None
 
 
 def forget_verdicts() -> None:

@@ -10,6 +10,7 @@ Spawning is the caller's, blocking or not. Next: choose.py (the rung), denial.py
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -30,12 +31,14 @@ from egress_proxy.sandbox.environment import (
     proxy_variables,
 )
 from egress_proxy.sandbox.plan import isolated_python
-from egress_proxy.sandbox.planted import Snapshot, planted, snapshot
+from egress_proxy.sandbox.planted import Planted, Snapshot, planted, snapshot, with_programs
 from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
+from egress_proxy.sandbox.set_group import take_set_group_off
 from egress_proxy.sandbox.spec import SandboxSpec, ThroughProxy
 from egress_proxy.sandbox.stderr_paths import Bounds
 
 _OUTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outer.py")
+_CLOCK_STEP_NS = 20_000_000  # file times are set by a clock that is coarse
 _WELCOME = b'{"attach":1,"client":'
 
 
@@ -92,6 +95,7 @@ class Confinement:
         self.backend, self.gaps, self.enforcement = chosen.backend, chosen.gaps, chosen.enforcement
         self.passed_over = chosen.passed_over
         self._spec = spec
+        self._started_ns = time.time_ns() - _CLOCK_STEP_NS
         self._before = snapshot(spec.roots) if spec.protect else Snapshot({}, complete=True)
         env = {**SETTLED, **child_environment(parent, proxy_environment(spec), spec.extras)}
         # At a terminal nobody reads along.
@@ -121,6 +125,7 @@ class Confinement:
         errors, status = self._descriptors.errors(), self._descriptors.status()
         report = None if self._attachment is None else self._attachment.finish()
         left = planted(self._spec.roots, self._before) if self._spec.protect else None
+        left = with_programs(left or Planted(), *take_set_group_off(self._spec.roots, self._started_ns))
         ended = Ended(returncode, stderr_tail, status, errors)
         bounds = Bounds(self._spec.roots, self._spec.cwd or "/", _protected(self._spec))
         end = outcome(ended, self.backend, bounds, report=report, planted=left)
@@ -148,7 +153,8 @@ class Confinement:
 def _protected(spec: SandboxSpec) -> tuple[str, ...]:
     """What could not be changed in the roots; asked after the run, which could not change it."""
     found = []
-    with contextlib.suppress(ProtectionRefused):
+    # OSError: somebody else moves things about there at this moment.
+    with contextlib.suppress(ProtectionRefused, OSError):
         for root in spec.roots if spec.protect else ():
             protection = protected_in(root, spec.protected)
             found += [*protection.mount_points, *protection.read_only]

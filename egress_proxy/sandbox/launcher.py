@@ -20,9 +20,11 @@ import struct
 import sys
 
 if __package__:
+    from egress_proxy.sandbox import mount_check
     from egress_proxy.sandbox.told import Plan, entries, read_plan
 else:  # run as a script, isolated: the path holds the standard library alone
     sys.path.append(os.path.dirname(os.path.realpath(__file__)))
+    import mount_check  # type: ignore[import-not-found,no-redef]
     from told import Plan, entries, read_plan  # type: ignore[import-not-found,no-redef]
 
 __all__ = ["Plan", "entries", "read_plan"]
@@ -86,6 +88,13 @@ def reason(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     return (f"{os.fsdecode(error.filename)}: " if error.filename is not None else "") + error.strerror
+
+
+def check_mounts(plan: Plan) -> None:
+    """Nothing has been done yet, and nobody can change a mount of this namespace any more."""
+    wrong = mount_check.fault(mount_check.read_table(), plan.mount_points, plan.writable_places)
+    if wrong:
+        raise OSError(errno.ESTALE, wrong)
 
 
 def listen_on_loopback(port: int) -> _socket.socket:
@@ -238,6 +247,9 @@ def main() -> None:
     plan_number, channel_number, report.descriptor, command = arguments(sys.argv[2:])
     report.step = "plan"
     plan = read_plan(plan_number)
+    if plan.mount_points:
+        report.step = "mounts"
+        check_mounts(plan)
     if plan.port is not None:
         report.step = f"listener on 127.0.0.1:{plan.port}"
         channel, listener = _socket.socket(fileno=channel_number), listen_on_loopback(plan.port)

@@ -8,7 +8,7 @@ descriptors.py (opens what the words stand for).
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,9 @@ class LaunchPlan:
     """How long the proxy may take to say that it accepts on the listener."""
     private_tmp: str | None = None
     """The supervisor's alone: the run's TMPDIR, which it makes and removes. Canonical, and not there yet."""
+    mount_points: tuple[str, ...] = ()
+    writable_places: Mapping[str, str] = field(default_factory=dict)
+    """bwrap's alone: what must be mounted, and what may be writable, as mount_check.py compares it."""
 
     def encode(self) -> bytes:
         return encode(self._entries())
@@ -84,6 +87,10 @@ class LaunchPlan:
             yield "session", "new"
         if self.private_tmp is not None:
             yield "tmp", self.private_tmp
+        yield from (("mount", point) for point in self.mount_points)
+        for point, place in self.writable_places.items():
+            yield "at", point
+            yield "place", place
 
 
 ARGS, LAUNCH, FILTER, CHANNEL, SYNC, ERRORS, STATUS, COMMAND = (

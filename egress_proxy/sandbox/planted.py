@@ -76,6 +76,11 @@ def planted(roots: Iterable[str], before: Snapshot) -> Planted:
     return Planted(tuple(sorted(shown)), before.complete and after.complete)
 
 
+def with_programs(found: Planted, programs: Iterable[str], complete: bool) -> Planted:
+    """Besides, programs that would have run for their group (set_group.py)."""
+    return Planted(tuple(sorted({*found.paths, *programs})), found.complete and complete)
+
+
 def _shown(path: str, name: str, before: Snapshot) -> str:
     """A new repository is one entry; hooks that would run have entries of their own."""
     is_new_repository = path == name and os.path.basename(path) == "config" and path not in before.marks

@@ -136,14 +136,33 @@ _NAMESPACES = (
     _refuse("setns"),
 )
 
-# A program left in a root with these bits runs as its owner for everyone who starts it: S_ISUID | S_ISGID.
-_SET_ID = 0o6000
+# A program left in a root with S_ISUID runs as its owner for everyone who starts it, and with S_ISGID as its
+# owner's group. Of folders S_ISGID is ordinary: what is made in them has their group. A filter does not see
+# which of both a path is, so chmod may set it, and set_group.py looks at what is left behind. What the others
+# create is a file (mkdir: a folder), of which it means nothing as long as the group may not execute it.
+_SET_USER, _SET_GROUP, _GROUP_EXECUTES = 0o4000, 0o2000, 0o010
 _CREATES = 0o100 | 0o20_000_000  # O_CREAT, __O_TMPFILE: without them the mode argument is whatever was there
+
+
+def _refuse_program(calls: tuple[str, ...], mode: int, *conditions: HasAny) -> Rule:
+    """``mode``: which argument is the new file's mode."""
+    for_its_group = (HasAny(mode, _SET_GROUP), HasAny(mode, _GROUP_EXECUTES))
+    return Rule(
+        calls,
+        (
+            Case(Action.REFUSE, (*conditions, HasAny(mode, _SET_USER))),
+            Case(Action.REFUSE, (*conditions, *for_its_group)),
+        ),
+    )
+
+
 _MODE_BITS = (
-    _refuse_when(("chmod", "fchmod", "creat", "mkdir", "mknod"), HasAny(1, _SET_ID)),
-    _refuse_when(("fchmodat", "fchmodat2", "mkdirat", "mknodat"), HasAny(2, _SET_ID)),
-    _refuse_when(("open",), HasAny(1, _CREATES), HasAny(2, _SET_ID)),
-    _refuse_when(("openat",), HasAny(2, _CREATES), HasAny(3, _SET_ID)),
+    _refuse_when(("chmod", "fchmod", "mkdir"), HasAny(1, _SET_USER)),
+    _refuse_when(("fchmodat", "fchmodat2", "mkdirat"), HasAny(2, _SET_USER)),
+    _refuse_program(("creat", "mknod"), 1),
+    _refuse_program(("mknodat",), 2),
+    _refuse_program(("open",), 2, HasAny(1, _CREATES)),
+    _refuse_program(("openat",), 3, HasAny(2, _CREATES)),
 )
 
 # <asm-generic/ioctls.h>: TIOCSTI and TIOCLINUX type into the terminal, for the shell that comes after us;

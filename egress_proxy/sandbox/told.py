@@ -28,6 +28,9 @@ class Plan:
         self.cwd: bytes | None = None
         self.new_session = False
         self.private_tmp: bytes | None = None
+        self.mount_points: list[bytes] = []
+        self.writable_places: dict[bytes, bytes] = {}
+        self._at = b""
         for key, value in entries(encoded):
             self._take(key, value)
 
@@ -53,6 +56,12 @@ class Plan:
                 self.new_session = True
             case b"tmp":
                 self.private_tmp = value
+            case b"mount":
+                self.mount_points.append(value)
+            case b"at":
+                self._at = value
+            case b"place":
+                self.writable_places[self._at] = value
             case _:  # a rule that this file does not know must not be left out
                 raise ValueError(f"unknown entry {os.fsdecode(key)}")
 

@@ -157,7 +157,7 @@ def ordinary_folder() -> Iterator[str]:
     pytest closes its own folders whenever another one starts."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        for name in ("launcher.py", "told.py", "supervisor.py", "connects.py"):
+        for name in ("launcher.py", "told.py", "mount_check.py", "supervisor.py", "connects.py"):
             shutil.copy(SANDBOX / name, folder)
         yield folder
 

@@ -121,17 +121,20 @@ def test_no_set_id_bit_is_left_behind_and_other_modes_are(tmp_path: Path) -> Non
 os.chdir(sys.argv[1])
 os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o755))
 say(
-    chmod=lambda: os.chmod("plain", 0o4755), fchmod=lambda: os.fchmod(os.open("plain", 0), 0o2755),
+    chmod=lambda: os.chmod("plain", 0o4755), fchmod=lambda: os.fchmod(os.open("plain", 0), 0o6755),
+    group=lambda: os.open("grouped", os.O_CREAT | os.O_WRONLY, 0o2755),
     create=lambda: os.open("made", os.O_CREAT | os.O_WRONLY, 0o4755), node=lambda: os.mknod("node", 0o104755),
-    folder=lambda: os.mkdir("folder", 0o2755),
+    folder=lambda: os.mkdir("folder", 0o4755),
     unnamed=lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, 0o4755),
     sticky=lambda: os.mkdir("sticky", 0o1777), harmless=lambda: os.chmod("plain", 0o700),
+    shared=lambda: os.mkdir("shared", 0o2755) or os.chmod("shared", 0o2775),
 )""",
         str(tmp_path),
     )
-    assert said.pop("sticky") == said.pop("harmless") == DONE
+    assert said.pop("sticky") == said.pop("harmless") == said.pop("shared") == DONE
     assert set(said.values()) == {EPERM}
-    assert {path.name for path in tmp_path.iterdir()} == {"plain", "sticky"}
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "sticky", "shared"}
+    assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o2775
 
 
 def test_other_processes_limits_are_left_alone() -> None:

@@ -396,6 +396,7 @@ def test_the_scripts_import_little() -> None:
     own = {
         "launcher",
         "told",
+        "mount_check",
         "_socket",
         "_ctypes",
         "ctypes",

@@ -37,18 +37,6 @@ FROM_OURS: Reasons = of(
 )
 """From a process of ours, which hands its own stdin in."""
 
-BWRAP_ALONE: Reasons = {
-    **FROM_OURS,
-    **of("for the same reason", "stdin_file_reopened"),
-    **of(
-        "left open by the caller, against Confinement.pass_fds; no program of ours runs inside to close it",
-        "inherited_fd_file",
-        "inherited_fd_socket",
-        "inherited_dirfd_escape",
-    ),
-}
-"""Without network, from a process of ours: then bwrap starts the command, and no launcher is needed."""
-
 _NO_PROTECTION = "a root is granted as a whole: changes are reported as planted (landlock:names-in-roots)"
 LANDLOCK: Reasons = {
     **EVERYWHERE,

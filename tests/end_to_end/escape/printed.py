@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from tests.end_to_end.escape.accepted import (
     BROKEN_ON_ABI_1,
     BROKEN_ON_LANDLOCK,
-    BWRAP_ALONE,
     EVERYWHERE,
     FROM_OURS,
     LANDLOCK,
@@ -29,9 +28,6 @@ def printed() -> str:
     parts: Mapping[str, Reasons] = {
         "every rung": EVERYWHERE,
         "spawned by a process of ours": FROM_OURS,
-        "the same, bwrap without network": {
-            name: reason for name, reason in BWRAP_ALONE.items() if name not in FROM_OURS
-        },
         "Landlock": own,
         "Landlock, as an ordinary user": LANDLOCK_ORDINARY,
         **{f"Landlock, ABI below {abi}": reasons for abi, reasons in LANDLOCK_OLDER.items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.escape.accepted import BWRAP_ALONE, EVERYWHERE, FROM_OURS, Reasons
+from tests.end_to_end.escape.accepted import EVERYWHERE, FROM_OURS, Reasons
 from tests.end_to_end.escape.attempts import Kind
 from tests.end_to_end.escape.battery import BATTERY
 from tests.end_to_end.escape.bench import Order
@@ -36,7 +36,7 @@ def test_through_the_proxy_from_a_process_of_ours(place: Place) -> None:
 
 
 def test_without_network_from_a_process_of_ours(place: Place, user: User) -> None:
-    accepted = {**EVERYWHERE, **BWRAP_ALONE}
+    accepted = {**EVERYWHERE, **FROM_OURS}
     verdicts = place.run(order(Form.INSIDE, accepted, through_proxy=False), user)
     assert_exactly(verdicts, accepted, {})
 
