@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks --check: counts that must hold over some minutes of work. Prints what it saw.
+"""python -m tests.benchmarks --check: counts that must hold over a quarter of an hour. Prints what it saw.
 
 Ends with code 1 when one does not. The short form, with the same bounds: tests/end_to_end/test_endurance.py.
 """
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.benchmarks.endurance.chaos import check_chaos, write_settings
 from tests.benchmarks.endurance.killing import kill_peers
 from tests.benchmarks.endurance.killing_injected import Killing, kill_injected
 from tests.benchmarks.endurance.many_connections import Growth, open_many
 from tests.benchmarks.endurance.obedient_upstream import SECRET, ObedientUpstream
-from tests.benchmarks.endurance.remains import AUDIT_FILE, complaints, held, held_at_rest, unpaired
+from tests.benchmarks.endurance.remains import AUDIT_FILE, complaints, held, held_at_rest, shown, unpaired
 from tests.benchmarks.endurance.transfer import move
 from tests.benchmarks.endurance.visits import HOST
 from tests.benchmarks.report import Report
@@ -29,7 +30,6 @@ LONG_KILLING_S = 60
 WRONG = "  WRONG: "
 _SECRET_VARIABLE = "EGRESS_TEST_INJECTED"
 _DRAIN_S = 5.0  # what the service grants those who are busy when it is told to end
-_SHOWN_FAULTS = 3
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def check_killing_injected(
     upstream.stop()
     after = held_at_rest(service, before, kept_pipe_ends=0)
     faults = [
-        *(*_first(done.faults), *_first(upstream.faults), *done.unanswered(), *growth.faults()),
+        *(*shown(done.faults), *shown(upstream.faults), *done.unanswered(), *growth.faults()),
         *(*after.left(before, kept_pipe_ends=0), *complaints(service), *unpaired(service)),
     ]
     if service.terminate_and_time() >= _DRAIN_S:
@@ -96,12 +96,18 @@ def check_killing_injected(
     return f"{done}; {growth}; held before {before}, after {after}", faults
 
 
-def _first(faults: list[str]) -> list[str]:
-    more = len(faults) - _SHOWN_FAULTS
-    return [*faults[:_SHOWN_FAULTS], *([f"and {more} more like these"] if more > 0 else [])]
+@contextmanager
+def chaotic_service(*flags: str) -> Iterator[tuple[Service, ObedientUpstream, Path]]:
+    """One that tunnels and injects, its upstream, and the settings file that it reads again and again."""
+    with tempfile.TemporaryDirectory(prefix="eg-settings-") as folder:
+        settings = Path(folder, "egress.toml")
+        write_settings(settings, "first.test")
+        named = ("--allow", "127.0.0.1:*", "--config", str(settings))
+        with injecting_service(*named, *flags) as (service, upstream):
+            yield service, upstream, settings
 
 
-def run() -> Report:
+def run(chaos_s: float) -> Report:
     lines: list[str] = []
 
     def note(seen: str, faults: list[str]) -> None:
@@ -114,6 +120,9 @@ def run() -> Report:
     for tls in (False, True):
         with injecting_service(tls=tls) as (service, upstream):
             note(*check_killing_injected(service, upstream, LONG_KILLING_S))
+    for relay, share in (("epoll", 0.8), ("loop", 0.2)):
+        with chaotic_service("--relay", relay) as (service, upstream, settings):
+            note(*check_chaos(service, upstream, settings, chaos_s * share))
     text = "\n".join(lines)
     if WRONG in text:
         raise SystemExit(text)

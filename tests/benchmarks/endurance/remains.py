@@ -5,6 +5,7 @@ Next: check.py and tests/end_to_end/test_endurance.py, which compare before and 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections import Counter
@@ -20,6 +21,7 @@ from tests.support.service import Service
 
 AUDIT_FILE = "audit.jsonl"  # in the service's folder
 _SETTLE_S = 10.0
+_SHOWN_FAULTS = 3
 # What asyncio says of a task that nobody awaited, and of a callback that raised.
 _ORPHANS = ("Task was destroyed", "was never retrieved", "was never awaited", "Exception in callback")
 
@@ -108,6 +110,43 @@ def unpaired(service: Service) -> list[str]:
     return [f"{len(odd)} allowed requests did not end once each, for example {odd[:3]}"] if odd else []
 
 
+def audit_faults(service: Service, reloads: int) -> list[str]:
+    """What the audit file should not say, or does not: to be asked at rest.
+
+    Its chain is whole, every allowed decision has one end line, every reload is told of and was good.
+    """
+    begun: Counter[str] = Counter()
+    ended: Counter[str] = Counter()
+    faults, reloaded, previous = [], 0, "0" * 64
+    with (service.folder / AUDIT_FILE).open("rb") as lines:
+        for at, line in enumerate(lines):
+            event = json.loads(line)
+            if (event["seq"], event["prev"]) != (at, previous):
+                faults.append(f"the chain of the audit file is broken at line {at + 1}")
+            previous = hashlib.sha256(line.rstrip(b"\n")).hexdigest()
+            match event:
+                case {"kind": "end", "request_id": number}:
+                    ended[number] += 1
+                case {"verdict": "allow", "request_id": number}:
+                    begun[number] += 1
+                case {"kind": "reload", "error": ""}:
+                    reloaded += 1
+                case {"kind": "reload", "error": error}:
+                    faults.append(f"a reload failed: {error}")
+    if reloaded != reloads:
+        faults.append(f"{reloaded} reloads in the audit file, {reloads} were asked for")
+    odd = [number for number in begun | ended if begun[number] != 1 or ended[number] != 1]
+    if odd:
+        faults.append(f"{len(odd)} of {len(begun)} allowed requests have not one end line: {odd[:3]}")
+    return faults
+
+
 def _audited(service: Service) -> Iterator[dict[str, Any]]:
     with (service.folder / AUDIT_FILE).open() as lines:
         yield from map(json.loads, lines)
+
+
+def shown(faults: list[str]) -> list[str]:
+    """The first few of many that are alike."""
+    more = len(faults) - _SHOWN_FAULTS
+    return [*faults[:_SHOWN_FAULTS], *([f"and {more} more like these"] if more > 0 else [])]

@@ -106,6 +106,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="instead: endurance, asserting counts (endurance/)"
     )
+    parser.add_argument(
+        "--chaos",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="of --check: how long everything at once",
+    )
     options = parser.parse_args(argv)
     if options.publish and (options.quick or options.only or set(options.cases) != set(cases.NAMES)):
         parser.error("--publish is for whole runs: not with --quick, --cases or --only")
@@ -141,7 +148,7 @@ def measured(everyone: Sequence[Peer], options: argparse.Namespace) -> list[Samp
 def run(argv: Sequence[str]) -> Report:
     options = parse(argv)
     if options.check:
-        return check.run()
+        return check.run(options.chaos)
     if options.install_peers:
         install_peers()
     everyone = chosen(peers.ALL, options.only, options.cases)
