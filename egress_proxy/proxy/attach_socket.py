@@ -20,6 +20,7 @@ from egress_proxy.proxy.unix_socket import ListenError, UnixListener, listen_uni
 _DESCRIPTORS_LIMIT = 253
 _ROOM = socket.CMSG_SPACE(_DESCRIPTORS_LIMIT * array.array("i").itemsize)
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_SO_NETNS_COOKIE = 71  # <asm-generic/socket.h>
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -86,6 +87,20 @@ def adopt(descriptor: int) -> tuple[socket.socket, Target]:
         raise AttachError("that is no TCP socket that listens on loopback") from None
     listener.setblocking(False)
     return listener, target
+
+
+def is_within_reach(listener: socket.socket) -> bool:
+    """Whether we would come out at it by dialling its address: it listens in our own network namespace.
+
+    Else the address is somebody else's here, a model server's perhaps, and stays in reach. Where the kernel
+    has no number for namespaces (Linux before 5.14), the answer is yes.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as ours:
+        try:
+            numbers = {sock.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8) for sock in (listener, ours)}
+        except OSError:
+            return True
+    return len(numbers) == 1
 
 
 def _listens_on(listener: socket.socket) -> Target:

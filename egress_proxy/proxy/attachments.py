@@ -29,7 +29,7 @@ from egress_proxy.core.attach import (
 from egress_proxy.core.events import Event, GrantEnded, SandboxChanged
 from egress_proxy.core.host import Target
 from egress_proxy.core.seams import AuditUnavailable
-from egress_proxy.proxy.attach_socket import Received, adopt, receive
+from egress_proxy.proxy.attach_socket import Received, adopt, is_within_reach, receive
 from egress_proxy.proxy.listener import Intake, connection_limit
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Owner, is_own_user, owner_of
@@ -55,9 +55,10 @@ class _Stage(enum.Enum):
 
 
 class _Attachment:
-    """One connection. ``client``, ``ledger`` once it was welcomed, ``listener`` and ``target`` once taken."""
+    """One connection. ``client``, ``ledger`` once it was welcomed, ``listener`` once taken; ``own``: where
+    we must not dial because of it."""
 
-    __slots__ = ("client", "heard", "ledger", "listener", "pid", "sock", "stage", "target", "timer", "unsent")
+    __slots__ = ("client", "heard", "ledger", "listener", "own", "pid", "sock", "stage", "timer", "unsent")
 
     def __init__(self, sock: socket.socket, pid: int | None) -> None:
         self.sock = sock
@@ -68,7 +69,7 @@ class _Attachment:
         self.ledger = SandboxLedger()
         self.client: Client | None = None
         self.listener: socket.socket | None = None
-        self.target: Target | None = None
+        self.own: Counter[Target] = Counter()
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -182,7 +183,7 @@ class Attachments:
 
     def _take(self, one: _Attachment, descriptor: int) -> None:
         try:
-            one.listener, one.target = adopt(descriptor)
+            one.listener, target = adopt(descriptor)
         except AttachError:
             self._drop(one)
             return
@@ -192,7 +193,9 @@ class Attachments:
             return
         one.stage = _Stage.END
         self._stop_timer(one)
-        self._own[one.target] += 1
+        if is_within_reach(one.listener):
+            one.own[target] += 1
+        self._own.update(one.own)
         self._intake.listen_for(one.client, one.listener)
         self._say(one, TAKEN)
 
@@ -246,8 +249,8 @@ class Attachments:
         """Nobody comes in any more, and whoever is in is ended."""
         if one.stage is _Stage.NOTHING:
             return
-        if one.stage is _Stage.END and one.target is not None:
-            self._own -= Counter([one.target])  # and forgets what is at zero
+        if one.stage is _Stage.END:
+            self._own -= one.own  # and forgets what is at zero
         one.stage = _Stage.NOTHING
         self._loop.remove_reader(one.sock)
         if one.listener is not None:

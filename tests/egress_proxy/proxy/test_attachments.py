@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,8 +20,6 @@ from egress_proxy.core.grants import Limits
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy import attachments
 from egress_proxy.proxy.client_tokens import ClientTokens
-from egress_proxy.sandbox.attach_client import Attachment
-from egress_proxy.sandbox.spec import SandboxUnavailable
 from egress_proxy.vault.secret import Secret
 from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import broker
@@ -207,53 +204,6 @@ def test_nobody_is_let_in_unrecorded(port: DataPort, call: Call) -> None:
     one.hand_out(socket.create_server(("127.0.0.1", 0)))
     assert read_end(one.sock) is End.EOF
     assert port.log.all == []
-
-
-AS_NOBODY = """
-import socket, sys
-with socket.socket(socket.AF_UNIX) as sock:
-    sock.settimeout(5)
-    sock.connect(sys.argv[1])
-    try:
-        sock.sendall(b'{"attach":1,"label":"x"}\\n')
-    except OSError:
-        pass
-    print(sock.recv(100).decode(), end="")
-"""
-OF_ITS_OWN = '{"attach":1,"error":"it takes those of its own user alone"}\n'
-
-
-def test_another_user_is_turned_away_even_where_the_mode_lets_him_in(
-    port: DataPort, path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if os.geteuid() == 0:
-        path.parent.chmod(0o755)
-        path.chmod(0o666)
-        argv = ["/usr/bin/python3", "-I", "-c", AS_NOBODY, str(path)]
-        done = subprocess.run(
-            argv, user=65534, capture_output=True, text=True, timeout=30, check=True, cwd="/"
-        )
-        assert done.stdout == OF_ITS_OWN
-        user = 65534
-    else:
-        user = ours = os.geteuid()
-        monkeypatch.setattr("os.geteuid", lambda: ours + 1)  # as the service of another user sees us
-        assert read_until_end(call().sock) == (OF_ITS_OWN.encode(), End.EOF)
-        monkeypatch.undo()
-    [turned_away] = port.log.of(SandboxChanged)
-    assert (turned_away.client.id, turned_away.change) == ("anonymous", f"refused: of user {user}")
-    call().attach()
-
-
-def test_the_caller_of_another_user_is_told_why_and_the_log_hears_of_it_once_a_minute(
-    port: DataPort, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = os.geteuid()
-    monkeypatch.setattr("os.geteuid", lambda: ours + 1)
-    for _ in range(5):
-        with pytest.raises(SandboxUnavailable, match="takes no sandbox: it takes those of its own"):
-            Attachment(str(path))
-    assert [event.change for event in port.log.of(SandboxChanged)] == [f"refused: of user {ours}"]
 
 
 # What is said wrong.
