@@ -20,7 +20,8 @@ _HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])\r\n((?:"
 # What may still become a request line, and a whole one. Anything else is not HTTP, however long we wait.
 _BEGINNING = re.compile(_TOKEN + rb"(?: (?:[\x21-\x7e]++(?: (?:[A-Z0-9/.]{1,8}+\r?)?)?)?)?")
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/1\.[01]\r")
-_LENGTH = re.compile(rb"[0-9]{1,%d}" % _LENGTH_DIGITS)
+# Without zeros in front, which some servers read as octal.
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,%d}" % (_LENGTH_DIGITS - 1))
 # Visible ASCII alone: the authority ends at `/` or `?`, and there is no fragment (RFC 9112 3.2.2).
 _ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([!\"$-.0->@-~]*)([!\"$-~]*)")
 # Separators and dots as servers decode them: %2e%2e and ..\ climb as well as ../ does.
@@ -99,8 +100,8 @@ class Framing(enum.Enum):
 def body_framing(head: RequestHead) -> int | Framing:
     """The body's length in bytes (0: none), or CHUNKED. Raises RequestError on anything doubtful.
 
-    RFC 9112 6.3, stricter: equal lengths may repeat; a list, a sign, or any Transfer-Encoding that is not
-    exactly `chunked`, repeated, or beside a length is refused.
+    RFC 9112 6.3, stricter: equal lengths may repeat; a list, a sign, zeros in front, or any Transfer-Encoding
+    that is not exactly `chunked`, repeated, or beside a length is refused.
     """
     lengths, codings = set(head.values(b"content-length")), head.values(b"transfer-encoding")
     if codings:

@@ -32,7 +32,10 @@ _NEVER_PASS = frozenset(
 )
 # Frameworks take the method or the path from these instead: a rule that limits either would limit nothing.
 _OVERRIDES = frozenset(
-    {b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url"}
+    {b"x-http-method-override", b"x-http-method", b"x-method-override"}
+    | {b"x-original-url", b"x-original-uri", b"x-original-path", b"x-original-method"}
+    | {b"x-rewrite-url", b"x-rewrite-uri", b"x-envoy-original-path", b"x-script-name"}
+    | {b"x-forwarded-uri", b"x-forwarded-path", b"x-forwarded-prefix", b"x-forwarded-method"}
 )
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -69,6 +69,8 @@ HEADERS: dict[bytes, Refusal] = {
     b"Content-Length: 5\r\nContent-Length: 6\r\n": MALFORMED,
     LENGTH + b"Content-Length: 0\r\n": MALFORMED,
     LENGTH + b"content-length: 0%d\r\n" % len(SMUGGLED): MALFORMED,
+    b"Content-Length: 0%d\r\n" % len(SMUGGLED): MALFORMED,
+    b"Content-Length: 00\r\n": MALFORMED,
     b"Content-Length: +5\r\n": MALFORMED,
     b"Content-Length: -5\r\n": MALFORMED,
     b"Content-Length: 5,5\r\n": MALFORMED,

@@ -428,6 +428,16 @@ OVERRIDES = [
     "X-Method-Override",
     "X-Original-URL",
     "X-Rewrite-URL",
+    "X-Rewrite-URI",
+    "X-Original-URI",
+    "x_original_path",
+    "X-Original-Method",
+    "X-Forwarded-Uri",
+    "X-Forwarded-Prefix",
+    "X-Forwarded-Method",
+    "X_Forwarded_Path",
+    "X-Envoy-Original-Path",
+    "X-Script-Name",
 ]
 
 
@@ -439,3 +449,10 @@ def test_a_limited_rule_lets_no_header_speak_for_method_or_path(name: str, limit
     names = [key for key, _ in Rewriter(route, None).rewrite(head, b"/v1").headers]
     assert b"X-Other" in names
     assert name.encode() not in names
+
+
+def test_a_rule_without_limits_leaves_them_alone() -> None:
+    head = RequestHead("GET", b"/v1", (1, 1), tuple((name.encode(), b"/x") for name in OVERRIDES))
+    route = InjectRoute("provider", parse_host("api.example.com"))
+    names = {key.decode() for key, _ in Rewriter(route, None).rewrite(head, b"/v1").headers}
+    assert names >= set(OVERRIDES)
