@@ -5,6 +5,7 @@ control_start.py (that), service.py (what runs then), plan.py (the values).
 """
 
 import asyncio
+import secrets
 import socket
 import ssl
 import sys
@@ -47,6 +48,8 @@ from egress_proxy.proxy.upstream_pool import UpstreamPool
 
 # How long a client may keep a connection without a request; servers wait 60 to 75 s.
 KEEP_ALIVE_S = 75.0
+# For sandboxes of a service that has no data port itself. Below what kernels give out to who asks for any.
+_PORTS_INSIDE = range(20_000, 30_000)
 
 
 class StartFailed(Exception):
@@ -147,19 +150,22 @@ def _open_audit(
 
 
 def _open_doors(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Doors, tuple[str, ...]]:
+    listeners: list[socket.socket] = []
+    own: Counter[Target] = Counter()
+    port = secrets.choice(_PORTS_INSIDE)
     try:
-        data = listen_tcp(str(plan.bind.address), plan.bind.port)
-        stack.callback(data.close)
-        listeners = [data]
+        if plan.bind is not None:
+            listeners.append(listen_tcp(str(plan.bind.address), plan.bind.port))
+            stack.callback(listeners[-1].close)
+            host, port = listeners[-1].getsockname()[:2]
+            own[Target(ip_address(host), port)] += 1
         if plan.unix_path is not None:
             listeners.append(listen_unix(plan.unix_path))
             stack.callback(listeners[-1].close)
         attach, warnings = _open_attach(plan.attach, stack)
     except ListenError as error:
         raise StartFailed(str(error)) from None
-    host, port = data.getsockname()[:2]
-    own = Counter([Target(ip_address(host), port)])
-    return Doors(tuple(listeners), port, own, attach), warnings
+    return Doors(tuple(listeners), port, own, attach, plan.same_user), warnings
 
 
 def _open_attach(

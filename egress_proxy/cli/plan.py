@@ -67,10 +67,12 @@ class ServicePlan:
     """``reload`` reads all settings again and raises SettingsError, whose message is one safe line; it
     gives new parts of the same kinds. Everything else holds until the process ends.
 
-    None means: not wanted. ``relay`` None: whatever drives tunnels best here.
+    None means: not wanted; without ``bind`` there is no data port, and sandboxes alone are served.
+    ``same_user``: the data port asks whose a connection is. ``relay`` None: what drives tunnels best here.
     """
 
-    bind: Endpoint
+    bind: Endpoint | None
+    same_user: bool
     unix_path: Path | None
     attach: AttachPlan | None
     parts: PolicyParts

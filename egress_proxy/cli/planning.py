@@ -122,6 +122,7 @@ def _plan(
     settings, audit = checked.loaded.settings, checked.loaded.settings.audit
     return ServicePlan(
         bind=bind_of(checked.loaded),
+        same_user=settings.same_user,
         unix_path=_path(settings.listen_unix),
         attach=attach,
         parts=_parts(checked, secrets),

@@ -106,8 +106,9 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
     planned = plan_service(replace(command, flags=flags), environ, wipe_environment)
     for warning in planned.warnings:
         say(f"warning: {warning}")
-    # A path that a settings file names is the service's: it may be running, and so may another `run`.
-    plan = replace(planned.plan, control=None, unix_path=None)
+    # A path that a settings file names is the service's: it may be running, and so may another `run`. A port
+    # on the host's loopback would be open to every user of the machine, with the credentials of the rules.
+    plan = replace(planned.plan, control=None, bind=None, unix_path=None)
     if not arguments.verbose:
         plan = replace(plan, verbosity=Verbosity.QUIET)
     spec = SandboxSpec(

@@ -54,12 +54,15 @@ MakeArrivals = Callable[[Parts, Intake, Callable[[], bool]], Newcomers | None]
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Where it listens. ``own``: what is never dialled, which grows with the listeners of sandboxes."""
+    """Where it listens. ``port``: the data port's, or what takes its place in sandboxes where there is none.
+    ``own``: what is never dialled, which grows with the listeners of sandboxes. ``same_user``: the listeners
+    take connections of our own user alone."""
 
     listeners: tuple[socket.socket, ...]
     port: int
     own: Counter[Target]
     attach: socket.socket | None = None
+    same_user: bool = False
 
 
 class Service:
@@ -116,7 +119,7 @@ class Service:
         if self._arrivals is not None:
             intake.newcomer = self._arrivals.take
         for listener in doors.listeners:
-            intake.listen(listener)
+            intake.listen(listener, same_user=doors.same_user)
         if doors.attach is not None:
             end_client = functools.partial(self._end_client, intake)
             self._attachments = Attachments(

@@ -16,6 +16,7 @@ from egress_proxy.core.host import HostError, Target
 from egress_proxy.core.policy import Policy
 from egress_proxy.core.rules import WEB_PORTS, Rule, Scope
 from egress_proxy.path_trust import file_owner, open_folder_above
+from egress_proxy.proxy.tcp_owner import is_supported
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import SettingsError
 
@@ -42,6 +43,8 @@ def check_service(loaded: Loaded, policy: Policy) -> None:
         raise loaded.error(("control", "port"), "is the port of bind: each needs its own")
     if settings.record_requests and not policy.routes:
         raise loaded.error(("record_requests",), "needs an inject rule: only those have bodies")
+    if settings.same_user and not is_supported():
+        raise loaded.error(("same_user",), "needs Linux: this system does not say whose a connection is")
     if settings.relay == "epoll" and not hasattr(select, "epoll"):
         raise loaded.error(("relay",), "cannot be epoll on this system")
 

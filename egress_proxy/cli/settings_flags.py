@@ -87,6 +87,11 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--listen-unix", metavar="PATH", help="a unix socket besides, mode 0600")
     group.add_argument(
+        "--same-user",
+        action="store_true",
+        help="take connections of this user's own processes on this machine alone (Linux)",
+    )
+    group.add_argument(
         "--attach",
         metavar="PATH",
         help="where sandboxes attach, '' for nowhere (default: $XDG_RUNTIME_DIR/egress-proxy/attach.sock, "

@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import errno
 import functools
+import os
 import resource
 import socket
 from collections.abc import Callable
 
 from egress_proxy.core.access import Access, Client
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.core.events import EndCause
+from egress_proxy.core.events import Decided, EndCause
 from egress_proxy.core.reply import refuse
 from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
@@ -24,6 +25,7 @@ from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
 from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare, prepare_accepted
 from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.tcp_owner import is_in_own_network, peer_uid
 from egress_proxy.proxy.unix_socket import BACKLOG, ListenError
 
 # Accepted in one go before the others have their turn.
@@ -86,15 +88,19 @@ class Intake:
         self._running: dict[asyncio.Task[None], Connection] = {}
         self.newcomer: Callable[[socket.socket, Peer], None] = self.serve_socket
 
-    def listen(self, listener: socket.socket, admit: Admit | None = None) -> None:
-        """Accept on a listener from now on. ``admit``: for those who are no clients of the data port."""
+    def listen(self, listener: socket.socket, admit: Admit | None = None, *, same_user: bool = False) -> None:
+        """Accept on a listener from now on. ``admit``: for those who are no clients of the data port.
+        ``same_user``: only connections of our own user's processes on this machine."""
         prepare(listener, self._keepalive_s)  # which those hand down that it accepts
-        self._listeners[listener] = admit or self._admit
+        takes = admit or self._admit
+        self._listeners[listener] = functools.partial(self._admit_own, takes) if same_user else takes
         self._loop.add_reader(listener, self._accept, listener)
 
     def listen_for(self, sandbox: Client, listener: socket.socket) -> None:
         """Whoever comes in there is this client, and needs no token."""
-        self.listen(listener, functools.partial(self._admit, sandbox=sandbox))
+        admit = functools.partial(self._admit, sandbox=sandbox)
+        # Without a network namespace it is on the host's loopback, where every user can connect.
+        self.listen(listener, admit, same_user=is_in_own_network(listener))
 
     def stop_listening(self, listener: socket.socket) -> None:
         if self._listeners.pop(listener, None) is not None:
@@ -159,9 +165,22 @@ class Intake:
             sock.close()
             return
         if len(self._running) + len(self._kept) + self._others_open() >= self._limit:
-            _turn_away(sock)
+            _turn_away(sock, Deny(Reason.TOO_MANY_TUNNELS))
             return
         self.newcomer(sock, peer_of(address, sandbox))
+
+    def _admit_own(self, admit: Admit, sock: socket.socket, address: object) -> None:
+        uid = peer_uid(sock) if isinstance(address, tuple) else os.geteuid()  # of a unix socket `admit` asks
+        if uid == os.geteuid():
+            admit(sock, address)
+            return
+        whose = "no process of this machine's has it" if uid is None else f"it is of user {uid}"
+        detail = f"{whose}, and this port takes connections of its own user alone"
+        sock.setblocking(False)
+        _turn_away(sock, Deny(Reason.CLIENT_UNKNOWN, detail=detail))
+        peer, reason = peer_of(address).address, Reason.CLIENT_UNKNOWN
+        with contextlib.suppress(AuditUnavailable):
+            self._audit(Decided("", Client(), peer, None, None, None, 407, reason, detail=detail))
 
     def serve_socket(self, sock: socket.socket, peer: Peer) -> None:
         self.serve(SocketStream(self._loop, sock), peer)
@@ -201,9 +220,9 @@ class Intake:
                 self._audit(fault_event(connection.request_id, error))
 
 
-def _turn_away(sock: socket.socket) -> None:
-    """Answer 503 without waiting for a request: there is no descriptor to serve it with."""
-    reply = refuse(Deny(Reason.TOO_MANY_TUNNELS), "")
+def _turn_away(sock: socket.socket, deny: Deny) -> None:
+    """Answer without waiting for a request: there is no descriptor to serve it with, or no wish to."""
+    reply = refuse(deny, "")
     with contextlib.suppress(OSError):
         sock.send(reply.head + reply.body)
         sock.shutdown(socket.SHUT_WR)

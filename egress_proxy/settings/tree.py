@@ -121,6 +121,7 @@ class Settings(_Table):
     bind: Line = "127.0.0.1:8899"
     dangerously_bind_any: Switch = False
     listen_unix: UnixPath = ""
+    same_user: Switch = False
     on_miss: Annotated[
         Literal["deny", "hold"], AfterValidator(_only_deny), Field(description="deny or hold")
     ] = "deny"
