@@ -28,11 +28,13 @@ from egress_proxy.cli.run_child import Ended, run_child
 from egress_proxy.cli.run_failure import hint_inside_a_sandbox, not_executed
 from egress_proxy.cli.run_streams import STDIN, fill_closed_streams
 from egress_proxy.cli.run_summary import summary
+from egress_proxy.cli.sandbox_arguments import EVERYTHING
 from egress_proxy.cli.sandbox_policy import home_of, host_files, roots_of, working_folder
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
 from egress_proxy.sandbox.confinement import Confinement, Finished
+from egress_proxy.sandbox.roots import homes
 from egress_proxy.sandbox.short_folder import short_folder
 from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
 
@@ -114,9 +116,10 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
     spec = SandboxSpec(
         roots,
         cwd=working_folder(),
-        home=home_of(environ),
-        mask_secrets=not arguments.no_mask,
+        homes=homes(home_of(environ)),
+        mask_secrets=EVERYTHING not in arguments.no_mask,
         masks=tuple(map(os.path.abspath, arguments.mask)),
+        unmasked=tuple(map(os.path.abspath, arguments.no_mask)),
         protected=host_files(environ),
         interactive=os.isatty(STDIN),
     )

@@ -9,6 +9,9 @@ from egress_proxy.cli.flag_parser import FlagParser
 from egress_proxy.cli.settings_flags import add_lists
 from egress_proxy.sandbox.spec import BACKENDS
 
+EVERYTHING = "/"
+"""What `--no-mask` without a path stands for: all is below it."""
+
 
 def profile_parser(prog: str) -> FlagParser:
     parser = FlagParser(
@@ -99,7 +102,13 @@ def _add_masks(parser: argparse._ActionsContainer) -> None:
         "--mask", action="append", default=[], metavar="PATH", help="must not be read; repeatable"
     )
     parser.add_argument(
-        "--no-mask", action="store_true", help="let keys and tokens in the home folder be read"
+        "--no-mask",
+        nargs="?",
+        action="append",
+        const=EVERYTHING,
+        default=[],
+        metavar="PATH",
+        help="let this be read although keys or tokens lie there; repeatable. Without PATH: all of that",
     )
 
 

@@ -5,17 +5,20 @@ Next: sandbox_verb.py and run.py (use it), sandbox/spec.py (the result).
 
 import argparse
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.sandbox_arguments import EVERYTHING
 from egress_proxy.core.attach import default_path
 from egress_proxy.core.rules import RuleError
 from egress_proxy.sandbox.egress_choice import egress_of, through_proxy
 from egress_proxy.sandbox.host_list import Endpoint, read_host_list
-from egress_proxy.sandbox.roots import LIFTED_BY, RootRefused, canonical_roots, outermost
+from egress_proxy.sandbox.roots import LIFTED_BY, RootRefused, canonical_roots, homes, is_below, outermost
 from egress_proxy.sandbox.spec import Egress, NoNetwork, OpenNetwork, SandboxSpec
 
 ATTACH_VARIABLE = "EGRESS_ATTACH"
+_MASKED_SHOWN = 5  # names in the one line about masks
 
 
 # What hosts keep in a folder of theirs that they make writable: a yes that the command wrote there itself
@@ -35,9 +38,10 @@ def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Sandbo
         roots=roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ),
         egress=_egress(arguments, environ),
         cwd=None,  # where what is printed is spawned, which is somebody else's to say
-        home=home_of(environ),
-        mask_secrets=not arguments.no_mask,
+        homes=homes(home_of(environ)),
+        mask_secrets=EVERYTHING not in arguments.no_mask,
         masks=tuple(map(os.path.abspath, arguments.mask)),
+        unmasked=tuple(map(os.path.abspath, arguments.no_mask)),
         protected=host_files(environ),
     )
 
@@ -74,6 +78,21 @@ def working_folder() -> str:
 def home_of(environ: Mapping[str, str]) -> str | None:
     home = environ.get("HOME", "")
     return home if os.path.isabs(home) else None
+
+
+def masked_line(paths: Sequence[str], homes: Sequence[str]) -> str:
+    """What cannot be read, for people: the first few, and how many more."""
+    shown = [_quoted(path, homes) for path in paths[:_MASKED_SHOWN]]
+    more = f" and {len(paths) - len(shown)} more" if len(paths) > len(shown) else ""
+    return f"masked: {', '.join(shown)}{more} (--no-mask PATH lets one be read)"
+
+
+def _quoted(path: str, homes: Sequence[str]) -> str:
+    """As a shell takes it; a name may hold anything, a line end too."""
+    for home in homes:
+        if is_below(path, home):
+            return f"~/{shlex.quote(ascii(os.path.relpath(path, home))[1:-1])}"
+    return shlex.quote(ascii(path)[1:-1])
 
 
 def attach_path(environ: Mapping[str, str]) -> str | None:

@@ -12,8 +12,8 @@ from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.flag_parser import FlagParser, split_command
 from egress_proxy.cli.module_search import warn_of_writable_folder
 from egress_proxy.cli.output import say
-from egress_proxy.cli.sandbox_arguments import describe_parser, linux_wrap_parser, profile_parser
-from egress_proxy.cli.sandbox_policy import home_of, roots_of, spec_of
+from egress_proxy.cli.sandbox_arguments import EVERYTHING, describe_parser, linux_wrap_parser, profile_parser
+from egress_proxy.cli.sandbox_policy import home_of, masked_line, roots_of, spec_of, working_folder
 from egress_proxy.sandbox.choose import Chosen, choose
 from egress_proxy.sandbox.confinement import portable_argv
 from egress_proxy.sandbox.environment import named_variables
@@ -75,7 +75,7 @@ def _overview(program: str) -> str:
 
 def _profile(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     roots = roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ)
-    home = None if arguments.no_mask else home_of(environ)
+    home = None if EVERYTHING in arguments.no_mask else home_of(environ)
     try:
         profile = build_seatbelt_profile(
             writable_roots=roots,
@@ -87,9 +87,13 @@ def _profile(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
             scratch=_scratch(environ),
             masks=[os.path.realpath(path) for path in arguments.mask],
             home=home if home is None else os.path.realpath(home),
+            cwd=working_folder(),
+            unmasked=[os.path.realpath(path) for path in arguments.no_mask if path != EVERYTHING],
         )
     except ValueError as error:
         raise VerbFailed(ExitCode.USAGE, str(error)) from None
+    if home is not None:
+        say("masked: known places of keys in the home; .env files in it, the working folder and the roots")
     print(profile, end="")
     return ExitCode.OK
 
@@ -115,6 +119,8 @@ def _linux_wrap(arguments: argparse.Namespace, environ: Mapping[str, str]) -> in
         argv = portable_argv(chosen, spec, arguments.command, variables, arguments.command[0], named.names)
     except SandboxUnavailable as error:
         raise VerbFailed(ExitCode.USAGE, str(error)) from None
+    if hidden := chosen.terrain.masked.paths:
+        say(masked_line(hidden, spec.homes))
     print(json.dumps({"argv": argv, **_described(chosen.backend, chosen.gaps)}))
     return ExitCode.OK
 

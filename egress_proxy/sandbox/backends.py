@@ -22,7 +22,7 @@ from egress_proxy.sandbox.confinement import portable_argv
 from egress_proxy.sandbox.egress_choice import egress_of
 from egress_proxy.sandbox.environment import child_environment, host_environment
 from egress_proxy.sandbox.host_list import read_host_list
-from egress_proxy.sandbox.roots import canonical_roots
+from egress_proxy.sandbox.roots import canonical_roots, homes
 from egress_proxy.sandbox.seatbelt_gaps import seatbelt_gaps
 from egress_proxy.sandbox.spec import (
     Egress,
@@ -94,7 +94,7 @@ class _LinuxBackend(_Backend):
             canonical_roots(writable_roots, home=environ.get("HOME")),
             _egress(network, allowed_hosts, environ),
             cwd=cwd,
-            home=environ.get("HOME"),
+            homes=homes(environ.get("HOME")),
             masks=tuple(map(os.path.abspath, masks)),
         )
         self.gaps = self._chosen().gaps

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary
-from egress_proxy.sandbox.masks import masked_paths
 from egress_proxy.sandbox.mount_check import Mounts, read_table
 from egress_proxy.sandbox.plan import (
     ARGS,
@@ -26,7 +25,7 @@ from egress_proxy.sandbox.plan import (
     interpreter,
     isolated_python,
 )
-from egress_proxy.sandbox.protected import Protection, ProtectionRefused, protected_in
+from egress_proxy.sandbox.protected import folders_between
 from egress_proxy.sandbox.roots import is_in
 from egress_proxy.sandbox.spec import (
     BACKENDS,
@@ -41,6 +40,7 @@ from egress_proxy.sandbox.spec import (
     SandboxUnavailable,
     ThroughProxy,
 )
+from egress_proxy.sandbox.terrain import Terrain, survey
 
 NAME = BACKENDS[0]
 # Empty and the sandbox's own: other people's files, and the sockets of the session's daemons, are not there.
@@ -56,14 +56,20 @@ _TCP_ABI = 4  # the first whose rules know ports
 # What runs inside, and what that imports.
 _SCRIPTS = ("launcher.py", "told.py", "mount_check.py")
 _LAUNCHER, *_IMPORTED = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in _SCRIPTS)
+# What a hidden file looks like: git can add it, and a shell that may read it can open it.
+_NOTHING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nothing")
 
 
-def bwrap_recipe(spec: SandboxSpec, binary: BwrapBinary, *, portable: bool) -> Recipe:
+def bwrap_recipe(
+    spec: SandboxSpec, binary: BwrapBinary, *, portable: bool, terrain: Terrain | None = None
+) -> Recipe:
     """How this sandbox is started. ``portable``: by somebody who may hand in any stdin, so that the inner
     launcher is needed in any case: its Landlock rules keep a file from being reopened for writing. With roots
-    it is needed too: it compares what was mounted with what was asked for."""
+    it is needed too: it compares what was mounted with what was asked for. ``terrain``: None has it searched
+    now."""
+    terrain = terrain or survey(spec)
     inner = portable or bool(spec.roots) or not isinstance(spec.egress, NoNetwork)
-    arguments = _arguments(spec, binary)
+    arguments = _arguments(spec, terrain, binary)
     machine = os.uname().machine
     program = seccomp.program(machine, _surroundings(spec)) if seccomp.supported(machine) else b""
     streams = ("--sync-fd", SYNC) if isinstance(spec.egress, ThroughProxy) else ()
@@ -128,14 +134,14 @@ def _ports(spec: SandboxSpec) -> frozenset[int] | None:
     return spec.egress.ports if isinstance(spec.egress, PortsOnly) else None
 
 
-def _arguments(spec: SandboxSpec, binary: BwrapBinary) -> tuple[str, ...]:
+def _arguments(spec: SandboxSpec, terrain: Terrain, binary: BwrapBinary) -> tuple[str, ...]:
     return (
         *_system(),
         *_namespaces(spec, binary),
         *_own_folders(),
         *_kept_visible(spec),
-        *_roots(spec),
-        *_masks(spec),
+        *_roots(spec, terrain),
+        *_masks(spec, terrain),
         *_working_folder(spec),
     )
 
@@ -188,35 +194,30 @@ def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
     return tuple(path for path in needed if is_hidden(path) and not is_in(path, spec.roots))
 
 
-def _roots(spec: SandboxSpec) -> Iterator[str]:
+def _roots(spec: SandboxSpec, terrain: Terrain) -> Iterator[str]:
     for root in spec.roots:
         yield from ("--bind", root, root)
-    for protection in _protections(spec):
-        # A folder that is a mount point cannot be renamed away with what is protected in it.
-        for folder in protection.mount_points:
-            yield from ("--bind", folder, folder)
+    protections = terrain.protections(spec)
+    # A folder that is a mount point cannot be renamed away with what is protected or hidden in it.
+    pinned = {folder for protection in protections for folder in protection.mount_points}
+    for path in terrain.masked.paths:
+        pinned.update(folder for root in spec.roots for folder in folders_between(root, path))
+    for folder in sorted(pinned):
+        yield from ("--bind", folder, folder)
+    for protection in protections:
         for path in protection.read_only:
             yield from ("--ro-bind", path, path)
 
 
-def _protections(spec: SandboxSpec) -> Iterator[Protection]:
-    """Raises SandboxUnavailable for what cannot be protected and is too dangerous to leave."""
-    for root in spec.roots if spec.protect else ():
-        try:
-            yield protected_in(root, spec.protected)
-        except ProtectionRefused as error:
-            raise SandboxUnavailable(str(error)) from None
-
-
-def _masks(spec: SandboxSpec) -> Iterator[str]:
+def _masks(spec: SandboxSpec, terrain: Terrain) -> Iterator[str]:
     shown = (*spec.roots, *_shown_again(spec))
-    for path in masked_paths(spec):
+    for path in terrain.masked.paths:
         if is_hidden(path) and not is_in(path, shown):
             continue  # not there anyway
         if os.path.isdir(path):
             yield from ("--tmpfs", path, "--remount-ro", path)
         elif os.path.exists(path):
-            yield from ("--ro-bind", "/dev/null", path)
+            yield from ("--ro-bind", _NOTHING, path)
 
 
 def _working_folder(spec: SandboxSpec) -> Iterator[str]:
@@ -233,7 +234,7 @@ def _working_folder(spec: SandboxSpec) -> Iterator[str]:
     yield from ("--chdir", spec.cwd)
 
 
-def bwrap_gaps(spec: SandboxSpec) -> tuple[Gap, ...]:
+def bwrap_gaps(spec: SandboxSpec, terrain: Terrain | None = None) -> tuple[Gap, ...]:
     """Every dimension below full, for this policy (the bwrap column of the enforcement table)."""
     partial = Enforcement.PARTIAL
     gaps = []
@@ -245,7 +246,7 @@ def bwrap_gaps(spec: SandboxSpec) -> tuple[Gap, ...]:
         gaps.append(Gap(Dimension.INBOUND, partial, "bwrap.shared-network:listen"))
     if isinstance(spec.egress, PortsOnly) and landlock.abi() < _TCP_ABI:
         gaps.append(Gap(Dimension.EGRESS, partial, "landlock.abi<4:tcp"))
-    protections = list(_protections(spec))
+    protections = (terrain or survey(spec)).protections(spec)
     if any(protection.links for protection in protections):
         gaps.append(Gap(Dimension.PROTECTED, partial, "bwrap.links:protected-names"))
     if not all(protection.complete for protection in protections):

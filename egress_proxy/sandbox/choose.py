@@ -9,7 +9,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from egress_proxy.sandbox import bwrap, landlock_rung
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary, NoBwrap, find_bwrap
@@ -17,6 +17,7 @@ from egress_proxy.sandbox.landlock_rung import NoLandlock
 from egress_proxy.sandbox.plan import Recipe
 from egress_proxy.sandbox.probe import fault_of
 from egress_proxy.sandbox.spec import Enforcement, Gap, SandboxSpec, SandboxUnavailable, overall
+from egress_proxy.sandbox.terrain import NOTHING_FOUND, Terrain, survey
 
 # What tools say where they may not work, and what helps there.
 _REMEDIES = (
@@ -45,6 +46,7 @@ class Chosen:
     gaps: tuple[Gap, ...]
     recipe: Recipe
     passed_over: str = ""
+    terrain: Terrain = NOTHING_FOUND
 
     @property
     def enforcement(self) -> Enforcement:
@@ -57,8 +59,8 @@ class _Candidate:
 
     backend: str
     identity: tuple[object, ...]
-    make: Callable[[SandboxSpec], Recipe]
-    gaps: Callable[[SandboxSpec], tuple[Gap, ...]]
+    make: Callable[[SandboxSpec, Terrain], Recipe]
+    gaps: Callable[[SandboxSpec, Terrain], tuple[Gap, ...]]
 
 
 _verdicts: dict[tuple[object, ...], str] = {}
@@ -73,11 +75,14 @@ def choose(
     """
     _check_roots(spec.roots)
     faults: dict[str, str] = {}
+    terrain = survey(spec)
     for candidate in _candidates(spec, search_path, backend, portable, faults):
-        fault = _fault(candidate, spec, portable)
+        gaps = (*candidate.gaps(spec, terrain), *terrain.gaps())
+        fault = _fault(candidate, spec, gaps, terrain, portable)
         if not fault:
             passed_over = _reasons(faults) + _remedy(faults)
-            return Chosen(candidate.backend, candidate.gaps(spec), candidate.make(spec), passed_over)
+            recipe = candidate.make(spec, terrain)
+            return Chosen(candidate.backend, gaps, recipe, passed_over, terrain)
         faults[candidate.backend] = fault
     raise SandboxUnavailable(_message(faults))
 
@@ -120,7 +125,7 @@ def _bwrap(binary: BwrapBinary, portable: bool) -> _Candidate:
     return _Candidate(
         bwrap.NAME,
         (binary,),
-        lambda spec: bwrap.bwrap_recipe(spec, binary, portable=portable),
+        lambda spec, terrain: bwrap.bwrap_recipe(spec, binary, portable=portable, terrain=terrain),
         bwrap.bwrap_gaps,
     )
 
@@ -130,22 +135,25 @@ def _landlock() -> _Candidate:
     return _Candidate(
         landlock_rung.NAME,
         (rung,),
-        lambda spec: landlock_rung.landlock_recipe(spec, rung),
-        lambda spec: landlock_rung.landlock_gaps(spec, rung),
+        lambda spec, terrain: landlock_rung.landlock_recipe(spec, rung, terrain),
+        lambda spec, terrain: landlock_rung.landlock_gaps(spec, rung, terrain),
     )
 
 
-def _fault(candidate: _Candidate, spec: SandboxSpec, portable: bool) -> str:
+def _fault(
+    candidate: _Candidate, spec: SandboxSpec, gaps: tuple[Gap, ...], terrain: Terrain, portable: bool
+) -> str:
+    masks = replace(terrain, scans=())  # the same are in force, in a root of its own
     shape = (type(spec.egress), spec.interactive, portable)
     key = (candidate.backend, candidate.identity, shape)
     if key not in _verdicts:
-        _verdicts[key] = fault_of(candidate.make, spec, candidate.gaps(spec))
+        _verdicts[key] = fault_of(lambda stand_in: candidate.make(stand_in, masks), spec, gaps)
     return _verdicts[key]
 
 
 def _own_folders(spec: SandboxSpec) -> tuple[str, ...]:
     """Where commands of this user work: here, and in the home, by the environment and by the records."""
-    folders = [spec.cwd, spec.home]
+    folders = [spec.cwd, *spec.homes]
     with contextlib.suppress(KeyError):  # a user who is a number alone, as in containers
         folders.append(pwd.getpwuid(os.getuid()).pw_dir)
     return tuple(folder for folder in folders if folder and os.path.isabs(folder))

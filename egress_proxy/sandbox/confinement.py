@@ -31,10 +31,9 @@ from egress_proxy.sandbox.environment import (
     proxy_variables,
 )
 from egress_proxy.sandbox.plan import isolated_python
-from egress_proxy.sandbox.planted import Planted, Snapshot, planted, snapshot, with_programs
-from egress_proxy.sandbox.protected import ProtectionRefused, protected_in
+from egress_proxy.sandbox.planted import Planted, Snapshot, planted, snapshot_of, with_programs
 from egress_proxy.sandbox.set_group import take_set_group_off
-from egress_proxy.sandbox.spec import SandboxSpec, ThroughProxy
+from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
 from egress_proxy.sandbox.stderr_paths import Bounds
 
 _OUTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "outer.py")
@@ -96,7 +95,8 @@ class Confinement:
         self.passed_over = chosen.passed_over
         self._spec = spec
         self._started_ns = time.time_ns() - _CLOCK_STEP_NS
-        self._before = snapshot(spec.roots) if spec.protect else Snapshot({}, complete=True)
+        self._terrain = chosen.terrain
+        self._before = snapshot_of(self._terrain.scans) if spec.protect else Snapshot({}, complete=True)
         env = {**SETTLED, **child_environment(parent, proxy_environment(spec), spec.extras)}
         # At a terminal nobody reads along.
         self.env = env if spec.interactive else plain_messages(env)
@@ -127,11 +127,18 @@ class Confinement:
         left = planted(self._spec.roots, self._before) if self._spec.protect else None
         left = with_programs(left or Planted(), *take_set_group_off(self._spec.roots, self._started_ns))
         ended = Ended(returncode, stderr_tail, status, errors)
-        bounds = Bounds(self._spec.roots, self._spec.cwd or "/", _protected(self._spec))
+        bounds = Bounds(self._spec.roots, self._spec.cwd or "/", self._protected())
         end = outcome(ended, self.backend, bounds, report=report, planted=left)
         if end.runner_failure is not None:
             forget_verdicts()
         return Finished(end, report, egress_lost=self._attachment is not None and report is None)
+
+    def _protected(self) -> tuple[str, ...]:
+        """What could not be changed in the roots."""
+        with contextlib.suppress(SandboxUnavailable):
+            protections = self._terrain.protections(self._spec)
+            return tuple(path for one in protections for path in (*one.mount_points, *one.read_only))
+        return ()
 
     def _leave(self) -> None:
         if self._attachment is not None:
@@ -148,14 +155,3 @@ class Confinement:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _protected(spec: SandboxSpec) -> tuple[str, ...]:
-    """What could not be changed in the roots; asked after the run, which could not change it."""
-    found = []
-    # OSError: somebody else moves things about there at this moment.
-    with contextlib.suppress(ProtectionRefused, OSError):
-        for root in spec.roots if spec.protect else ():
-            protection = protected_in(root, spec.protected)
-            found += [*protection.mount_points, *protection.read_only]
-    return tuple(found)

@@ -133,8 +133,10 @@ def ruleset(
     """
     writable = [*roots, private_tmp]
     devices = (*_DEVICES, *(("/dev/tty", terminal) if terminal else ()))
+    # A disk or the console's screen shows what masks hide, to whoever may open it: root may.
+    hidden = (*masks, "/dev")
     grants = [
-        *(PathRule(_READABLE[entry.kind], entry.path, False) for entry in readable_except(masks, writable)),
+        *(PathRule(_READABLE[entry.kind], entry.path, False) for entry in readable_except(hidden, writable)),
         *(PathRule(_READ | _WRITE, root) for root in writable),
         *(PathRule(_DEVICE, device, required=False) for device in devices),
     ]

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from egress_proxy.sandbox import landlock, seccomp
 from egress_proxy.sandbox.landlock_gaps import Rung, gaps
-from egress_proxy.sandbox.masks import masked_paths
 from egress_proxy.sandbox.plan import CHANNEL, COMMAND, ERRORS, LAUNCH, LaunchPlan, Recipe, isolated_python
 from egress_proxy.sandbox.readable import masks_inside
 from egress_proxy.sandbox.seccomp import Network
@@ -25,6 +24,7 @@ from egress_proxy.sandbox.spec import (
     SandboxUnavailable,
     ThroughProxy,
 )
+from egress_proxy.sandbox.terrain import Terrain, survey
 
 NAME = BACKENDS[1]
 _NETWORKS: Mapping[type[Egress], Network] = {
@@ -49,13 +49,13 @@ def find_landlock() -> Rung:
     return Rung(abi, filtered=filtered, supervised=filtered)
 
 
-def landlock_gaps(spec: SandboxSpec, rung: Rung) -> tuple[Gap, ...]:
+def landlock_gaps(spec: SandboxSpec, rung: Rung, terrain: Terrain | None = None) -> tuple[Gap, ...]:
     """Every dimension below full, for this policy."""
-    inside = masks_inside(masked_paths(spec), spec.roots)
+    inside = masks_inside((terrain or survey(spec)).masked.paths, spec.roots)
     return gaps(rung, spec.egress, masks_in_roots=bool(inside))
 
 
-def landlock_recipe(spec: SandboxSpec, rung: Rung) -> Recipe:
+def landlock_recipe(spec: SandboxSpec, rung: Rung, terrain: Terrain | None = None) -> Recipe:
     """How this sandbox is started. Raises SandboxUnavailable where the proxy would be by-passed."""
     through_proxy = isinstance(spec.egress, ThroughProxy)
     if through_proxy and not rung.supervised:
@@ -65,17 +65,17 @@ def landlock_recipe(spec: SandboxSpec, rung: Rung) -> Recipe:
         backend=NAME,
         words=(*words, "--"),
         long_words=(*words, COMMAND),
-        launch=_plan(spec, rung).encode(),
+        launch=_plan(spec, terrain or survey(spec), rung).encode(),
         roots=spec.roots,
         attach=spec.egress.attach if isinstance(spec.egress, ThroughProxy) else None,
     )
 
 
-def _plan(spec: SandboxSpec, rung: Rung) -> LaunchPlan:
+def _plan(spec: SandboxSpec, terrain: Terrain, rung: Rung) -> LaunchPlan:
     # A name that nobody can guess, in a folder that others may write in; Landlock wants its real path.
     folder = f"{os.path.realpath('/tmp')}/egress-sandbox-{secrets.token_hex(8)}"  # noqa: S108
     terminal = own_terminal() if spec.interactive else None
-    rules = landlock.ruleset(rung.abi, spec.roots, folder, spec.egress, masked_paths(spec), terminal)
+    rules = landlock.ruleset(rung.abi, spec.roots, folder, spec.egress, terrain.masked.paths, terminal)
     around = seccomp.Surroundings(_NETWORKS[type(spec.egress)], own_ipc=False, own_pids=False)
     return LaunchPlan(
         port=spec.egress.port if isinstance(spec.egress, ThroughProxy) else None,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from egress_proxy.sandbox.protected import scan
+from egress_proxy.sandbox.protected import Scan, scan
 from egress_proxy.sandbox.roots import is_below
 
 FILES_LIMIT = 5_000  # in watched folders, of all roots together; some 20 ms
@@ -50,13 +50,17 @@ class Planted:
 
 def snapshot(roots: Iterable[str]) -> Snapshot:
     """``roots`` are canonical. Take it before the command starts."""
+    return snapshot_of(scan(root, env_files=False) for root in roots)
+
+
+def snapshot_of(scans: Iterable[Scan]) -> Snapshot:
+    """The same, of roots that have been searched."""
     marks: dict[str, Mark] = {}
     complete = True
-    for root in roots:
-        found = scan(root)
+    for found in scans:
         complete = complete and found.complete
         for name in (*found.obeyed, *found.reported):
-            for path in _watched(root, name):
+            for path in _watched(found.root, name):
                 complete = _mark(path, marks) and complete
     return Snapshot(marks, complete)
 

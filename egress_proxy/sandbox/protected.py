@@ -1,4 +1,4 @@
-"""What lies in a writable root and is obeyed outside the sandbox, and what must not be read in it.
+"""What lies in a writable root and is obeyed outside the sandbox, and the .env files that lie in it.
 
 Looks at the file system and changes nothing: a name that is not there is not made; planted.py reports it when
 a command has made it. Next: bwrap.py and seatbelt.py (enforce it), planted.py (compares before and after).
@@ -6,26 +6,18 @@ a command has made it. Next: bwrap.py and seatbelt.py (enforce it), planted.py (
 
 import contextlib
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from egress_proxy.sandbox.env_files import ENTRIES_LIMIT, NOT_ENTERED, is_env_file, search
 from egress_proxy.sandbox.obeyed_names import GIT_NAMES, REPORTED_NAMES, WORKSPACE_NAMES, WORKTREE_NAMES
 from egress_proxy.sandbox.roots import is_below
-from egress_proxy.sandbox.secret_places import SECRET_NAMES
-
-# Not .env.production and the like: frameworks keep them in the repository and build with them.
-_ENV_FILE = re.compile(r"\.env|\.env(?:\.[\w-]+)?\.local")
 
 DEPTH = 3  # where people and tools keep repositories in a workspace; deeper costs more than it finds
-ENTRIES_LIMIT = 50_000  # some 100 ms
 FOUND_LIMIT = 256  # mounts: each makes the next one dearer
-_NOT_ENTERED = frozenset({
-    "node_modules", "bower_components", "site-packages", ".venv", "venv", ".tox", ".nox", "__pycache__",
-    ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle", ".terraform",
-})  # fmt: skip
+_LEFT_OUT = NOT_ENTERED | {".git"}
 _POINTER_LIMIT = 4096  # bytes of a `.git` file: one path
 
 
@@ -35,7 +27,8 @@ class ProtectionRefused(ValueError):
 
 @dataclass(slots=True)
 class Scan:
-    """What was found in one root. ``complete``: False when a limit ended the search.
+    """What was found in one root. ``complete``: False when a limit ended the search for names;
+    ``env_complete``: the same of the search for .env files, which goes deeper.
 
     ``obeyed``: protected names, as they are spelt. ``reported``: names that are watched and no more.
     """
@@ -45,6 +38,7 @@ class Scan:
     reported: dict[str, None] = field(default_factory=dict)
     env_files: list[str] = field(default_factory=list)
     complete: bool = True
+    env_complete: bool = True
     entries: int = 0
 
 
@@ -63,20 +57,17 @@ class Protection:
     complete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SecretPath:
-    """Something that must not be read, after symbolic links."""
-
-    path: str
-    is_dir: bool
-
-
 def protected_in(root: str, also: Sequence[str] = ()) -> Protection:
-    """``root`` is canonical. ``also``: further absolute paths, protected where they exist in it.
+    """``root`` is canonical; otherwise as `protection_of`."""
+    return protection_of(scan(root), also)
+
+
+def protection_of(found: Scan, also: Sequence[str] = ()) -> Protection:
+    """``also``: further absolute paths, protected where they exist in the root.
 
     Raises ProtectionRefused for a `.git` that is a symbolic link: git would follow the next one anywhere.
     """
-    found = scan(root)
+    root = found.root
     obeyed = dict.fromkeys((*found.obeyed, *(path for path in also if is_below(path, root))))
     links = tuple(path for path in obeyed if os.path.islink(path))
     for path in links:
@@ -87,49 +78,29 @@ def protected_in(root: str, also: Sequence[str] = ()) -> Protection:
             )
     real = {os.path.realpath(path) for path in obeyed}
     read_only = sorted(path for path in real if is_below(path, root) and os.path.exists(path))
-    mount_points = {folder for path in read_only for folder in _between(root, path)}
+    mount_points = {folder for path in read_only for folder in folders_between(root, path)}
     return Protection(tuple(sorted(mount_points)), tuple(read_only), links, found.complete)
 
 
-def env_files_in(root: str) -> tuple[str, ...]:
-    """`.env` files, after symbolic links; pipes too, as password stores make them."""
-    real = dict.fromkeys(map(os.path.realpath, scan(root).env_files))
-    return tuple(path for path in real if _is_secret_file(path))
-
-
-def secrets_below(home: str, names: Sequence[str] = SECRET_NAMES) -> tuple[SecretPath, ...]:
-    """The ones that exist, each once."""
-    real = dict.fromkeys(os.path.realpath(os.path.join(home, name)) for name in names)
-    return tuple(
-        SecretPath(path, os.path.isdir(path)) for path in real if os.path.isdir(path) or _is_secret_file(path)
-    )
-
-
-def _is_secret_file(path: str) -> bool:
-    """Not a device: people link such names to /dev/null."""
-    with contextlib.suppress(OSError):
-        mode = os.stat(path).st_mode
-        return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
-    return False
-
-
-def _between(root: str, path: str) -> Iterator[str]:
+def folders_between(root: str, path: str) -> Iterator[str]:
+    """Those around ``path`` that lie in ``root``, the innermost first."""
     folder = os.path.dirname(path)
     while is_below(folder, root):
         yield folder
         folder = os.path.dirname(folder)
 
 
-def scan(root: str) -> Scan:
+def scan(root: str, *, env_files: bool = True) -> Scan:
     """Breadth first, so that what lies near the root is found before a limit is reached; follows no link.
 
-    A folder that cannot be read is left out: nothing is obeyed there as long as that is so.
+    A folder that cannot be read is left out: nothing is obeyed there as long as that is so. ``env_files``:
+    look for them deeper than for all else.
     """
     found = Scan(root)
     for name in (".git", *WORKSPACE_NAMES):  # found here even among more entries than the limit
         if os.path.lexists(f"{root}/{name}"):
             _judge(root, name, found)
-    folders = deque([(root, 1)])
+    folders, beyond = deque([(root, 1)]), list[str]()
     while folders and found.complete:
         folder, depth = folders.popleft()
         names = set()
@@ -137,15 +108,22 @@ def scan(root: str) -> Scan:
             names.add(entry.name)
             if entry.name.startswith("."):  # as every name does that is looked for
                 _judge(folder, entry.name, found)
-            if depth < DEPTH and entry.is_dir(follow_symlinks=False) and _is_entered(entry.name):
-                folders.append((entry.path, depth + 1))
+            if entry.is_dir(follow_symlinks=False) and entry.name not in _LEFT_OUT:
+                if depth < DEPTH and entry.name not in WORKSPACE_NAMES:
+                    folders.append((entry.path, depth + 1))
+                else:
+                    beyond.append(entry.path)
         if {"HEAD", "objects", "refs"} <= names:
             _git_folder(folder, found)  # git obeys a bare repository wherever it is started in one
+    if env_files:
+        _search_deeper(beyond, found)
     return found
 
 
-def _is_entered(name: str) -> bool:
-    return name != ".git" and name not in _NOT_ENTERED and name not in WORKSPACE_NAMES
+def _search_deeper(folders: Sequence[str], found: Scan) -> None:
+    deeper = search(folders, entries=found.entries)
+    found.env_files += deeper.paths
+    found.env_complete = found.complete and deeper.complete
 
 
 def _listed(folder: str, found: Scan) -> Iterator[os.DirEntry[str]]:
@@ -163,6 +141,8 @@ def _listed(folder: str, found: Scan) -> Iterator[os.DirEntry[str]]:
 
 def _judge(folder: str, name: str, found: Scan) -> None:
     path = f"{folder}/{name}"
+    if is_env_file(name) and path not in found.env_files:
+        found.env_files.append(path)
     match name.lower():  # there are file systems where .ENVRC is .envrc
         case ".git" if os.path.isdir(path) and not os.path.islink(path):
             _git_folder(path, found)
@@ -173,8 +153,6 @@ def _judge(folder: str, name: str, found: Scan) -> None:
             found.obeyed[path] = None
         case lower if lower in REPORTED_NAMES:
             found.reported[path] = None
-        case lower if _ENV_FILE.fullmatch(lower):
-            found.env_files.append(path)
 
 
 def _git_folder(folder: str, found: Scan) -> None:

@@ -31,7 +31,8 @@ class SeatbeltPolicy:
     """What a profile is made of, checked. Made by `seatbelt_policy` only.
 
     ``hosts``: None is open egress, a tuple is closed but for its entries. ``writable``: roots and scratch.
-    ``masked``: paths that are neither read nor written. ``env_files``: `.env` files below ``writable`` too.
+    ``masked``: paths that are neither read nor written. ``env_files``: folders below
+    which `.env` files are not either, but for ``unmasked``.
     """
 
     hosts: tuple[Endpoint, ...] | None
@@ -39,7 +40,8 @@ class SeatbeltPolicy:
     trust: bool
     writable: tuple[str, ...]
     masked: tuple[str, ...]
-    env_files: bool
+    env_files: tuple[str, ...]
+    unmasked: tuple[str, ...]
     protect: bool
     interactive: bool
 
@@ -56,6 +58,8 @@ def build_seatbelt_profile(
     masks: Sequence[str] = (),
     protect: bool = True,
     home: str | None = None,
+    cwd: str | None = None,
+    unmasked: Sequence[str] = (),
     interactive: bool = False,
 ) -> str:
     """The text of a profile. What the words mean and what raises: `seatbelt_policy`."""
@@ -71,6 +75,8 @@ def build_seatbelt_profile(
             masks=masks,
             protect=protect,
             home=home,
+            cwd=cwd,
+            unmasked=unmasked,
             interactive=interactive,
         )
     )
@@ -88,28 +94,30 @@ def seatbelt_policy(
     masks: Sequence[str] = (),
     protect: bool = True,
     home: str | None = None,
+    cwd: str | None = None,
+    unmasked: Sequence[str] = (),
     interactive: bool = False,
 ) -> SeatbeltPolicy:
     """Check a policy. Raises ValueError, whose message names the entry, path or port that cannot be used.
-
     ``allowed_hosts``: None leaves egress open; any list closes it but for its entries. ``network`` False
     closes all. ``proxy_port``: the list of exactly `localhost:PORT`. ``allow_resolver``, ``allow_trust``:
-    keep the resolver and the certificate service, which any entry but loopback keeps anyway. ``scratch``: the
-    command's folders for temporary files, as protected as a root: `mv` between the two is one step. Paths are
-    real ones, after symbolic links; ``home``: whose secret files are masked, None for nobody's.
-    """
+    keep what any entry but loopback keeps anyway. ``scratch``: folders for temporary files, as protected as
+    a root: `mv` between the two is one step. Paths are real ones. ``home``: whose secret files are masked,
+    with .env files below it and ``cwd``, but for ``unmasked``; None for nobody's."""
     hosts = _hosts(allowed_hosts, network, proxy_port)
-    elsewhere = hosts is None or not all(endpoint.loopback for endpoint in hosts)
-    roots = [checked_path(path, "writable root") for path in (*writable_roots, *scratch)]
-    hidden = [*(checked_path(path, "mask") for path in masks), *_secrets(home)]
+    elsewhere = network and (hosts is None or not all(endpoint.loopback for endpoint in hosts))
+    roots = _checked((*writable_roots, *scratch), "writable root")
+    shown = _checked(unmasked, "path off the mask")
+    hidden = (*_checked(masks, "mask"), *_secrets(home, shown))
     _refuse_hidden_roots(roots, hidden)
     return SeatbeltPolicy(
         hosts=hosts,
-        resolver=network and (elsewhere or allow_resolver),
-        trust=network and (elsewhere or allow_trust),
-        writable=tuple(dict.fromkeys(roots)),
+        resolver=elsewhere or (network and allow_resolver),
+        trust=elsewhere or (network and allow_trust),
+        writable=roots,
         masked=tuple(dict.fromkeys(hidden)),
-        env_files=home is not None,
+        env_files=_searched(roots, home, cwd),
+        unmasked=shown,
         protect=protect,
         interactive=interactive,
     )
@@ -130,6 +138,10 @@ def profile_text(policy: SeatbeltPolicy) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _checked(paths: Iterable[str], what: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(checked_path(path, what) for path in paths))
+
+
 def _hosts(
     allowed_hosts: Sequence[str] | None, network: bool, proxy_port: int | None
 ) -> tuple[Endpoint, ...] | None:
@@ -145,10 +157,22 @@ def _hosts(
     return hosts if network else ()
 
 
-def _secrets(home: str | None) -> Iterator[str]:
+def _secrets(home: str | None, shown: Sequence[str]) -> Iterator[str]:
     if home is not None:
         folder = checked_path(home, "home folder")
-        yield from (f"{folder}/{name}" for name in SECRET_NAMES)
+        for path in (f"{folder}/{name}" for name in SECRET_NAMES):
+            if not any(is_at_or_below(path, one) for one in shown):
+                yield path
+
+
+def _searched(roots: Sequence[str], home: str | None, cwd: str | None) -> tuple[str, ...]:
+    """Folders below which .env files are masked; none where nobody's secrets are."""
+    if home is None:
+        return ()
+    folders = [*roots, checked_path(home, "home folder")]
+    if cwd is not None and cwd != "/":
+        folders.append(checked_path(cwd, "working folder"))
+    return tuple(dict.fromkeys(folders))
 
 
 def _refuse_hidden_roots(roots: Sequence[str], hidden: Sequence[str]) -> None:
@@ -174,8 +198,7 @@ def _writes(policy: SeatbeltPolicy) -> Iterator[str]:
 
 def _masks(policy: SeatbeltPolicy) -> Iterator[str]:
     filters = [*map(subpath, policy.masked)]
-    if policy.env_files:
-        filters += map(env_files, policy.writable)
+    filters += [env_files(folder, policy.unmasked) for folder in policy.env_files]
     if filters:
         yield _rule("deny file-read* file-write*", filters)
     ways = dict.fromkeys(way for mask in policy.masked for way in _ways_to(mask, policy.writable))

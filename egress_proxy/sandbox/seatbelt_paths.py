@@ -6,7 +6,9 @@ rules that these stand in), protected.py (the names).
 
 import posixpath
 import re
+from collections.abc import Sequence
 
+from egress_proxy.sandbox.env_files import EXAMPLE_ENDS
 from egress_proxy.sandbox.obeyed_names import GIT_NAMES, PROTECTED_NAMES, WORKTREE_NAMES
 
 # Links of every macOS system volume. Seatbelt compares resolved paths: a rule on /tmp matches nothing.
@@ -74,10 +76,13 @@ def submodule_folders(root: str) -> str:
     return f"(require-all (vnode-type DIRECTORY) {pattern})"
 
 
-def env_files(root: str) -> str:
-    """A filter for `.env`, `.env.local` and `.env.NAME.local` at any depth."""
-    pattern = rf"{_component('.env')}((\.[^/]+)?{_component('.local')})?"
-    return _at_any_depth(root, pattern)
+def env_files(root: str, unmasked: Sequence[str] = ()) -> str:
+    """A filter for `.env` and its kin (env_files.py) at any depth, but for examples and ``unmasked``."""
+    every = _at_any_depth(root, rf"{_component('.env')}({_component('rc')})?([._~-][^/]*)?")
+    ends = "|".join(map(_component, EXAMPLE_ENDS))
+    examples = _at_any_depth(root, rf"{_component('.env')}[^/]*[._-]({ends})")
+    shown = "".join(f" (require-not {subpath(path)})" for path in unmasked)
+    return f"(require-all {every} (require-not {examples}){shown})"
 
 
 def _at_any_depth(root: str, pattern: str) -> str:

@@ -107,8 +107,9 @@ Egress = NoNetwork | ThroughProxy | PortsOnly | OpenNetwork
 class SandboxSpec:
     """The policy of one command. All paths are absolute.
 
-    ``roots``: as roots.py gives them, canonical. ``home``: the folder whose secret files are masked.
-    ``masks``: further paths that cannot be read; ``protected``: further ones that stay read-only in a root.
+    ``roots``: as roots.py gives them, canonical. ``homes``: the folders whose secret files are masked, with
+    the .env files below them and below ``cwd``. ``masks``: further paths that cannot be read; ``unmasked``:
+    paths that can, of what is masked by itself. ``protected``: paths that stay read-only in a root.
     ``extras``: names of variables that the child may have besides the harmless few. ``interactive``: the
     command gets the caller's terminal and job control.
     """
@@ -116,9 +117,10 @@ class SandboxSpec:
     roots: tuple[str, ...]
     egress: Egress = field(default_factory=NoNetwork)
     cwd: str | None = None
-    home: str | None = None
+    homes: tuple[str, ...] = ()
     mask_secrets: bool = True
     masks: tuple[str, ...] = ()
+    unmasked: tuple[str, ...] = ()
     protect: bool = True
     protected: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()

@@ -174,6 +174,9 @@ def _filter(form: Form) -> Filter:
         case [Word("require-all"), *parts] if parts:
             filters = [_filter(part) for part in parts]
             return lambda subject: all(holds(subject) for holds in filters)
+        case [Word("require-not"), part]:
+            inner = _filter(part)
+            return lambda subject: not inner(subject)
         case [Word("literal" | "subpath" as kind), Text(path)]:
             return _path_filter(kind, path)
         case [Word("regex"), Regex(pattern)]:

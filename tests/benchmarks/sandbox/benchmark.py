@@ -68,7 +68,7 @@ def _spawn(command: Sequence[str]) -> None:
 
 
 def _confined(backend: str, egress: Egress, folder: str) -> Callable[[], None]:
-    spec = SandboxSpec((folder,), egress, cwd=folder, home=str(Path.home()))
+    spec = SandboxSpec((folder,), egress, cwd=folder, homes=(str(Path.home()),))
 
     def once() -> None:
         chosen = choose(spec, SEARCH_PATH, backend=backend)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,15 @@ import pytest
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.sandbox_arguments import describe_parser
-from egress_proxy.cli.sandbox_policy import attach_path, home_of, roots_of, spec_of, working_folder
+from egress_proxy.cli.sandbox_policy import (
+    attach_path,
+    home_of,
+    masked_line,
+    roots_of,
+    spec_of,
+    working_folder,
+)
+from egress_proxy.sandbox.roots import homes
 from egress_proxy.sandbox.spec import (
     NoNetwork,
     OpenNetwork,
@@ -28,7 +37,9 @@ def spec(*flags: str, **environ: str) -> SandboxSpec:
 
 
 def test_without_flags_nothing_is_written_and_the_network_is_open() -> None:
-    assert replace(spec(), protected=()) == SandboxSpec((), OpenNetwork(), home="/home/one")
+    assert replace(spec(), protected=()) == SandboxSpec((), OpenNetwork(), homes=homes("/home/one"))
+    assert "/home/one" in spec().homes
+    assert os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir) in spec().homes
 
 
 def test_flags_become_what_they_say(tmp_path: Path) -> None:
@@ -36,6 +47,8 @@ def test_flags_become_what_they_say(tmp_path: Path) -> None:
     assert given.roots == (str(tmp_path.resolve()),)
     assert given.egress == NoNetwork()
     assert (given.mask_secrets, given.masks) == (False, (os.path.abspath("secret"),))
+    one = spec("--no-mask", "a", "--no-mask", "/b", "--no-network")
+    assert (one.mask_secrets, one.unmasked) == (True, (os.path.abspath("a"), "/b"))
     assert spec("--allow-host", "a.test:81").egress == PortsOnly(frozenset({81}))
 
 
@@ -116,3 +129,9 @@ def test_a_yes_that_the_command_writes_itself_is_nobodys(tmp_path: Path) -> None
     assert (folder / "approvals.json").read_text() == "{}"
     assert (folder / "cache").read_text() == "x\n"
     assert end.finished.outcome.denied_writes == (str(folder / "approvals.json"),)
+
+
+def test_what_is_masked_is_said_in_one_short_line() -> None:
+    paths = [f"/home/u/{name}" for name in ("a b", ".ssh", "c", "d", "e", "f", "g")]
+    assert masked_line(paths[:2], ["/home/u"]) == "masked: ~/'a b', ~/.ssh (--no-mask PATH lets one be read)"
+    assert " and 2 more" in masked_line(paths, ["/home/v"])

@@ -89,7 +89,7 @@ def test_secrets_of_the_home_and_env_files_are_hidden(root: Path, tmp_path: Path
     (home / ".netrc").write_text("KEY")
     (root / ".env").write_text("KEY")
     (root / "named").write_text("KEY")
-    spec = replace(spec_for(root), home=str(home), cwd=str(home), masks=(str(root / "named"),))
+    spec = replace(spec_for(root), homes=(str(home),), cwd=str(home), masks=(str(root / "named"),))
     script = f"cat .ssh/id .netrc {root}/.env {root}/named"
     assert "KEY" not in run(spec, script).stdout
     shown = run(replace(spec, mask_secrets=False, masks=()), script)

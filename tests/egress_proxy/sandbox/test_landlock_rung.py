@@ -76,7 +76,7 @@ def test_secrets_of_the_home_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/id").write_text("KEY")
     (tmp_path / "other").write_text("other")
-    spec = replace(spec_for(), home=str(tmp_path), cwd=str(tmp_path))
+    spec = replace(spec_for(), homes=(str(tmp_path),), cwd=str(tmp_path))
     end = run_confined(spec, shell("cat .ssh/id other"), backend="landlock")
     assert end.stdout == "other"
 

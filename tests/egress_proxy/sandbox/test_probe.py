@@ -156,10 +156,14 @@ def test_its_code_lies_in_no_file_that_a_command_could_reach_and_the_masks_are_i
         seen.append(spec)
         return bwrap_recipe(spec, find_bwrap(os.defpath, ()), portable=portable)
 
-    spec = replace(NOTHING, home=str(tmp_path), masks=("/etc/passwd",))
+    spec = replace(NOTHING, homes=(str(tmp_path),), masks=("/etc/passwd",))
     assert fault_of(make, spec, ()) == ""
     (stand_in,) = seen
-    assert (stand_in.home, stand_in.masks, stand_in.mask_secrets) == (str(tmp_path), ("/etc/passwd",), True)
+    assert (stand_in.homes, stand_in.masks, stand_in.mask_secrets) == (
+        (str(tmp_path),),
+        ("/etc/passwd",),
+        True,
+    )
     (root,) = map(Path, stand_in.roots)
     assert root.parent.parent == Path("/tmp")  # which can be no root, nor can what holds it
 

@@ -11,14 +11,10 @@ from egress_proxy.sandbox.obeyed_names import PROTECTED_NAMES, WORKSPACE_NAMES
 from egress_proxy.sandbox.protected import (
     Protection,
     ProtectionRefused,
-    SecretPath,
-    env_files_in,
     protected_in,
     scan,
-    secrets_below,
     small_file,
 )
-from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from tests.support.bwrap_shell import run_in_bwrap, unavailable
 
 
@@ -267,50 +263,8 @@ def test_reported_names_are_found_and_left_writable(tmp_path: Path) -> None:
     assert protected_in(str(tmp_path)).read_only == ()
 
 
-def test_env_files_are_found_and_those_that_builds_need_are_not(tmp_path: Path) -> None:
-    make(
-        tmp_path,
-        ".env",
-        ".env.local",
-        "a/.env.production.local",
-        ".env.production",
-        ".env.example",
-        "a/b/.env",
-    )
-    make(tmp_path, "c/.env/bin/python", "x.env", "node_modules/x/.env")
-    os.mkfifo(tmp_path / "a" / ".env")
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / ".env").symlink_to("../secret")
-    make(tmp_path, "secret")
-    assert set(names(tmp_path, env_files_in(str(tmp_path)))) == {
-        ".env", ".env.local", "a/.env.production.local", "a/b/.env", "a/.env", "secret",
-    }  # fmt: skip
-
-
-def test_secrets_that_exist_are_named_once_after_links(tmp_path: Path) -> None:
-    make(tmp_path, "home/.ssh/id", "home/.config/gh/hosts.yml", "home/.netrc", "store/aws/credentials")
-    home = tmp_path / "home"
-    (home / ".aws").symlink_to("../store/aws")
-    (home / ".npmrc").symlink_to("/dev/null")
-    (home / ".pypirc").symlink_to(".netrc")
-    (home / ".kube").symlink_to("nowhere")
-    assert set(secrets_below(str(home))) == {
-        SecretPath(f"{home}/.ssh", True),
-        SecretPath(f"{home}/.config/gh", True),
-        SecretPath(f"{home}/.netrc", False),
-        SecretPath(f"{tmp_path}/store/aws", True),
-    }
-    assert secrets_below(str(home), [".netrc"]) == (SecretPath(f"{home}/.netrc", False),)
-
-
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_every_secret_name_is_found(tmp_path: Path, name: str) -> None:
-    make(tmp_path, name)
-    assert secrets_below(str(tmp_path)) == (SecretPath(f"{tmp_path}/{name}", False),)
-
-
 def test_names_are_relative_and_plain() -> None:
-    for name in (*PROTECTED_NAMES, *SECRET_NAMES):
+    for name in PROTECTED_NAMES:
         assert name == os.path.normpath(name)
         assert name.startswith(".")
         assert not name.startswith("..")

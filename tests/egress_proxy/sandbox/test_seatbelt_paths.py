@@ -12,6 +12,7 @@ from egress_proxy.sandbox.seatbelt_paths import (
     protected_names,
     submodule_folders,
 )
+from tests.support.sbpl import Profile
 
 ROOT = "/Users/u/p"
 
@@ -140,7 +141,13 @@ def test_folders_of_submodules_are_found_whatever_their_names() -> None:
 
 
 def test_env_files_are_those_that_hold_secrets() -> None:
-    for name in (".env", ".env.local", ".env.production.local", "a/b/.ENV"):
-        assert covers([env_files(ROOT)], f"{ROOT}/{name}")
-    for name in (".env.example", ".envrc", "x.env", ".env/x", ".env.production"):
-        assert not covers([env_files(ROOT)], f"{ROOT}/{name}")
+    def hidden(name: str, *unmasked: str) -> bool:
+        rule = f"(deny file-read* {env_files(ROOT, unmasked)})"
+        text = f'(version 1)\n(deny default)\n(allow file-read* (subpath "/"))\n{rule}\n'
+        return not Profile(text).allows("file-read-data", f"{ROOT}/{name}")
+
+    for name in (".env", ".env.local", ".env.production", ".env-prod", ".envrc", ".env.a.local", "a/b/.ENV"):
+        assert hidden(name)
+    for name in (".env.example", ".env.local.Sample", ".env-dist", ".environment", "x.env", ".env/x"):
+        assert not hidden(name)
+    assert not hidden("a/.env", f"{ROOT}/a")

@@ -85,7 +85,7 @@ class Bench:
             roots=(grounds.root,),
             egress=self._egress(),
             cwd=grounds.root,
-            home=grounds.home,
+            homes=(grounds.home,),
             interactive=order.interactive,
         )
 
