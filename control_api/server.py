@@ -40,7 +40,6 @@ class ControlServer:
     def __init__(self, deps: ControlDeps) -> None:
         self._deps = deps
         self._fault_numbers = itertools.count(1)
-        self._port = 0
         self._listener: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
@@ -51,11 +50,11 @@ class ControlServer:
         listener = await loop.create_server(
             self._accept, str(BIND_ADDRESS), port, backlog=CONNECTION_LIMIT, start_serving=False
         )
-        self._port = listener.sockets[0].getsockname()[1]
-        self._routes = Routes(self._deps, Target(BIND_ADDRESS, self._port))
+        bound: int = listener.sockets[0].getsockname()[1]
+        self._routes = Routes(self._deps, Target(BIND_ADDRESS, bound))
         self._listener = listener
         await listener.start_serving()
-        return self._port
+        return bound
 
     async def stop(self) -> None:
         """Accept nothing more, let calls finish for a moment, then cut them off. Under half a second."""

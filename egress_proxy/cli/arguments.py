@@ -214,9 +214,13 @@ def _add_json(parser: FlagParser) -> None:
 
 
 def _add_control(parser: FlagParser) -> None:
-    parser.add_argument("--control-port", metavar="P", help="default: $STEERABLE_EGRESS_CONTROL_PORT")
+    parser.add_argument(
+        "--control-port",
+        metavar="P",
+        help="default: $STEERABLE_EGRESS_CONTROL_PORT or $EGRESS_CONTROL_PORT",
+    )
     parser.add_argument(
         "--control-token-env",
         metavar="VAR",
-        help="variable that holds the token (default: STEERABLE_EGRESS_CONTROL_TOKEN)",
+        help="variable that holds the token (default: [STEERABLE_]EGRESS_CONTROL_TOKEN)",
     )

@@ -20,6 +20,8 @@ from egress_proxy.core.host import HostError, parse_port
 
 PORT_VARIABLE = "STEERABLE_EGRESS_CONTROL_PORT"
 TOKEN_VARIABLE = "STEERABLE_EGRESS_CONTROL_TOKEN"
+# Each has a second spelling, which is the one that serve prints: EGRESS_CONTROL_PORT, EGRESS_CONTROL_TOKEN.
+_LONG = "STEERABLE_"
 
 _CODES = {403: ExitCode.REFUSED, 400: ExitCode.USAGE, 404: ExitCode.FAILURE}
 
@@ -49,10 +51,16 @@ def control_verb(verb: str, arguments: argparse.Namespace, environ: Mapping[str,
 
 def _client(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ControlClient:
     variable = _token_variable(arguments)
-    token = environ.get(variable)
+    token = _value_of(variable, environ)[1]
     if not token:
         raise VerbFailed(ExitCode.TOKEN, f"the control token is missing: put it in ${variable}")
     return ControlClient(_port(arguments, environ), token)
+
+
+def _value_of(variable: str, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """A variable in the first spelling that holds something, and what it holds."""
+    spellings = dict.fromkeys((variable, variable.removeprefix(_LONG)))
+    return next(((name, value) for name in spellings if (value := environ.get(name))), (variable, None))
 
 
 def _token_variable(arguments: argparse.Namespace) -> str:
@@ -62,7 +70,7 @@ def _token_variable(arguments: argparse.Namespace) -> str:
 def _port(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     text, name = arguments.control_port, "--control-port"
     if text is None:
-        text, name = environ.get(PORT_VARIABLE), PORT_VARIABLE
+        name, text = _value_of(PORT_VARIABLE, environ)
     if not text:
         raise VerbFailed(
             ExitCode.USAGE,

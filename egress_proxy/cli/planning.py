@@ -29,7 +29,9 @@ from egress_proxy.settings.load import Flags, Loaded, load
 from egress_proxy.vault.sources import SourceName
 
 # Wiped even where no setting names them: hosts of ours hand secrets over in these.
-_ALWAYS_WIPED = frozenset({"STEERABLE_EGRESS_SECRET", "STEERABLE_EGRESS_CONTROL_TOKEN"})
+_ALWAYS_WIPED = frozenset(
+    {"STEERABLE_EGRESS_SECRET", "STEERABLE_EGRESS_CONTROL_TOKEN", "EGRESS_CONTROL_TOKEN"}
+)
 
 
 @dataclass(frozen=True, slots=True)

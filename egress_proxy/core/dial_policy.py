@@ -147,7 +147,8 @@ def _refusal(address: Address, target: Target, opt_in: OptIn, own: Collection[Ta
         return Reason.METADATA
     if kind in _NEVER:
         return Reason.ADDRESS_NOT_PUBLIC
-    if any(_is_own(each, target.port, mine) for mine in own for each in reached(address)):
+    hosts = reached(address)
+    if any(_is_own(each, target.port, mine) for mine in own for each in hosts):
         return Reason.OWN_LISTENER
     if opt_in is OptIn.LITERAL:
         return None if dialled == target.host else Reason.ADDRESS_NOT_PUBLIC

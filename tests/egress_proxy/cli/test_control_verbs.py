@@ -140,6 +140,19 @@ def test_port_and_token_may_come_from_flags(verb: Verb, running: Running) -> Non
     assert verb("grants", "--control-port", running.control_port, "--control-token-env", "MINE") is not None
 
 
+def test_port_and_token_have_a_second_spelling_which_the_first_outweighs(
+    verb: Verb, running: Running
+) -> None:
+    verb.environ = {"EGRESS_CONTROL_PORT": running.control_port, "EGRESS_CONTROL_TOKEN": TOKEN}
+    verb("grants")
+    verb.environ |= {PORT_VARIABLE: "", TOKEN_VARIABLE: ""}
+    verb("grants")
+    verb.environ |= {TOKEN_VARIABLE: "another"}
+    assert verb.failure("grants").code is ExitCode.TOKEN
+    verb.environ = {"EGRESS_CONTROL_PORT": "x", "EGRESS_CONTROL_TOKEN": TOKEN}
+    assert "EGRESS_CONTROL_PORT must be a port" in str(verb.failure("grants"))
+
+
 def test_without_a_port_the_next_command_is_named(verb: Verb) -> None:
     del verb.environ[PORT_VARIABLE]
     failed = verb.failure("grants")

@@ -69,6 +69,15 @@ def test_no_value_that_help_offers_is_always_refused(verb: str, flag: str, value
         load({name: one for name, one in settings_given(arguments).items() if name in SETTINGS}, {})
 
 
+@pytest.mark.parametrize("verb", EVERY)
+def test_no_word_that_help_offers_in_a_place_is_refused(verb: str) -> None:
+    places = [action for action in EVERY[verb](verb)._actions if not action.option_strings]
+    for place in places:
+        for word in place.choices or ():
+            given = [word if action is place else "x" for action in places]
+            assert getattr(EVERY[verb](verb).parse(given), place.dest) == word
+
+
 @pytest.mark.parametrize(("verb", "flag"), FLAGS)
 def test_an_empty_value_is_refused_and_the_flag_named(verb: str, flag: str) -> None:
     argv = [*NEEDED.get(verb, []), flag, ""]

@@ -73,7 +73,8 @@ def test_the_variables_that_held_secrets_are_wiped_and_no_others() -> None:
     wipe = Wiped()
     environ = {"KEY": "k", "OTHER": "x"}
     planned("--inject-host", "b.example", "--inject-secret-env", "KEY", environ=environ, wipe=wipe)
-    assert wipe.names == {"KEY", "STEERABLE_EGRESS_SECRET", "STEERABLE_EGRESS_CONTROL_TOKEN"}
+    tokens = {"STEERABLE_EGRESS_CONTROL_TOKEN", "EGRESS_CONTROL_TOKEN"}
+    assert wipe.names == {"KEY", "STEERABLE_EGRESS_SECRET", *tokens}
     assert environ == {"KEY": "k", "OTHER": "x"}
 
 

@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -19,7 +20,7 @@ from egress_proxy.core.decision import Allow, Ask, Deny, Reason
 from egress_proxy.core.events import Event
 from egress_proxy.core.grants import Limits
 from egress_proxy.core.host import Name, Target, parse_authority, parse_host
-from egress_proxy.core.policy import OnMiss, decide
+from egress_proxy.core.policy import OnMiss, decide, rule_index
 from egress_proxy.core.request import parse_head
 from egress_proxy.core.seams import Answer
 from egress_proxy.proxy.client_tokens import ClientTokens
@@ -35,6 +36,7 @@ from egress_proxy.proxy.tunnel import TunnelFacts
 from egress_proxy.proxy.tunnel_table import TunnelTable
 from egress_proxy.proxy.upstream_pool import UpstreamPool
 from egress_proxy.vault.secret import Secret
+from tests.egress_proxy.core.entries import deny_entry
 from tests.support.data_port import CONNECTIONS, FORWARDING, TUNNELS, Clock, Setup, entry
 
 TARGET = parse_authority("ok.example:443")
@@ -105,6 +107,16 @@ def test_what_is_still_listed_is_still_allowed() -> None:
     allow = bench.allowed()
     assert bench.reason(allow) is None
     assert not bench.is_unwanted(allow)
+
+
+def test_a_new_deny_entry_for_the_completed_name_ends_the_tunnel() -> None:
+    bench = Bench(Setup(allow=["ok.example"]))
+    allow = replace(bench.allowed(), completed=Name("ok.example.svc.test"))
+    for denied, is_unwanted in (("other.svc.test", False), ("ok.example.svc.test", True)):
+        rules = [deny_entry(denied)]
+        outbound = replace(bench.parts.outbound, denied=partial(rule_index, rules))
+        bench.parts = replace(bench.parts, outbound=outbound)
+        assert bench.is_unwanted(allow) is is_unwanted
 
 
 def test_what_was_taken_off_the_list_is_not() -> None:
