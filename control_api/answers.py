@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from pydantic import BaseModel
 
-from control_api.models import ErrorAnswer
+from control_api.models import AllowAnswer, ErrorAnswer
 
 # A detail is one line on a terminal; what it quotes may have been longer.
 DETAIL_LIMIT = 500
@@ -49,5 +49,7 @@ def shown(text: str, limit: int) -> str:
 
 
 def _response(status: int, model: BaseModel) -> web.Response:
-    body = model.model_dump_json(exclude_unset=True).encode()
+    # On a terminal the prompt starts a line of its own; hosts compare the answer of POST /allow to the byte.
+    end = b"" if isinstance(model, AllowAnswer) else b"\n"
+    body = model.model_dump_json(exclude_unset=True).encode() + end
     return web.Response(status=status, body=body, content_type="application/json", headers=_HEADERS)

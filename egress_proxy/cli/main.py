@@ -66,11 +66,12 @@ def _dispatch(words: list[str], *, bare_module: bool = False) -> int:
         return _sandbox(words[1:], bare_module="egress_proxy" if bare_module else None)
     if verb in PARSERS:
         return _run(verb, f"{_PROGRAM} {verb}", words[1:], bare_module=bare_module)
+    verbs = sorted([*PARSERS, "sandbox"])
     if not verb:
-        raise VerbFailed(ExitCode.USAGE, f"name a verb: {', '.join(PARSERS)}; see {_PROGRAM} --help")
-    near = difflib.get_close_matches(verb, PARSERS, 1)
+        raise VerbFailed(ExitCode.USAGE, f"name a command: {', '.join(verbs)}; see {_PROGRAM} --help")
+    near = difflib.get_close_matches(verb, verbs, 1)
     hint = f", did you mean {near[0]}?" if near else ""
-    raise VerbFailed(ExitCode.USAGE, f"{verb!r} is no verb{hint}; see {_PROGRAM} --help")
+    raise VerbFailed(ExitCode.USAGE, f"unknown command {verb!r}{hint}; see {_PROGRAM} --help")
 
 
 def main_sandbox_module() -> int:

@@ -4,6 +4,7 @@ Nothing is confined here. Next: sandbox_policy.py (flags), sandbox/choose.py (ru
 """
 
 import argparse
+import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -48,8 +49,10 @@ def sandbox(
         print(_overview(program))
         return ExitCode.OK
     if name not in actions:
-        what = f"{name!r} is none" if name else "name one"
-        raise VerbFailed(ExitCode.USAGE, f"{what} of {', '.join(actions)}; see {program} --help")
+        near = difflib.get_close_matches(name, actions, 1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        what = f"unknown command {name!r}{hint}" if name else f"name a command: {', '.join(actions)}"
+        raise VerbFailed(ExitCode.USAGE, f"{what}; see {program} --help")
     make_parser, action = actions[name]
     flags, command = split_command(words[1:])
     arguments = make_parser(f"{program} {name}").parse(flags)

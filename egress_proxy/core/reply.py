@@ -121,7 +121,7 @@ def refuse(deny: Deny, request_id: str) -> Reply:
     phrase = _PHRASES[answer.status]
     if answer.status == 403 and target is not None:
         phrase += f"; egress denied for {target}"
-    body = json.dumps(
+    fields = json.dumps(
         {
             "error": answer.code,
             "reason": f"{deny.reason}: {deny.detail}" if deny.detail else str(deny.reason),
@@ -131,7 +131,8 @@ def refuse(deny: Deny, request_id: str) -> Reply:
             "request_id": request_id,
             "hint": hint_for(deny),
         }
-    ).encode()
+    )
+    body = f"{fields}\n".encode()  # on a terminal the prompt starts a line of its own
     headers = [
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",

@@ -30,11 +30,23 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("name", choices=sorted(BENCHMARKS))
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     options, rest = parser.parse_known_args(argv if named else [USUAL, *argv])
-    benchmark = cast(Benchmark, importlib.import_module(BENCHMARKS[options.name]))
+    benchmark = imported(BENCHMARKS[options.name])
     report = benchmark.run(rest)
     print(report.text)
     if options.json:
         options.json.write_text(json.dumps(report.numbers, indent=2) + "\n", encoding="utf-8")
+
+
+def imported(name: str) -> Benchmark:
+    """Ends the program with what to install where something is missing."""
+    try:
+        return cast(Benchmark, importlib.import_module(name))
+    except ModuleNotFoundError as missing:
+        sys.exit(
+            f"error: {missing.name} is not installed here. sh tests/run.sh makes an environment with what "
+            f"tests and benchmarks need; then: .venv-test/bin/python -m tests.benchmarks. Or add it to this "
+            f"one: {sys.executable} -m pip install '.[test]'"
+        )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,12 @@ def test_every_answer_is_json_that_nobody_keeps_guesses_at_or_learns_a_version_f
         }
 
 
+def test_an_answer_ends_its_line_but_for_the_one_that_hosts_compare() -> None:
+    for response in (answer(HealthView(status="ok")), refusal_answer(Refusal(403, "no", "because"))):
+        assert (response.text or "").endswith("}\n")
+    assert (answer(AllowAnswer(allowed="a.example", ports="*")).text or "").endswith("}")
+
+
 def test_a_refusal_is_two_texts_and_its_own_headers() -> None:
     response = refusal_answer(Refusal(405, "method-not-allowed", "use POST", (("Allow", "POST"),)))
     assert (response.status, response.headers["Allow"]) == (405, "POST")

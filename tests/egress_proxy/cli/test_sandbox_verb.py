@@ -21,6 +21,12 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, bare_module: str | Non
     return captured.out, captured.err
 
 
+def test_the_nearest_command_to_an_unknown_one_is_named() -> None:
+    with pytest.raises(VerbFailed, match=r"^unknown command 'profle', did you mean profile") as failed:
+        sandbox(("profle",), ENVIRON, program=PROGRAM)
+    assert failed.value.code == ExitCode.USAGE
+
+
 def test_help_names_the_three(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(capsys, "--help")
     assert err == ""
