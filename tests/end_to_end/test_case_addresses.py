@@ -205,8 +205,6 @@ def test_no_grant_opens_metadata_or_an_own_port(service: Service) -> None:
         f"localhost:{service.proxy_port}",
         f"localhost:{service.control_port}",
         f"[::ffff:127.0.0.1]:{service.control_port}",
-        "127.0.0.1:*",
-        "localhost:*",
         "0.0.0.0:80",
         "224.0.0.1",
         "255.255.255.255:443",
@@ -216,6 +214,15 @@ def test_no_grant_opens_metadata_or_an_own_port(service: Service) -> None:
     assert service.control("GET", "/grants").json() == {"grants": []}
 
 
+def test_a_grant_for_every_port_of_loopback_is_for_those_of_others() -> None:
+    with EchoOrigin() as origin, Service("--allow-none", token=TOKEN) as service:
+        for host in ("127.0.0.1", "localhost"):
+            service.allow(f"{host}:*")
+        own = [f"127.0.0.1:{port}" for port in (service.proxy_port, service.control_port)]
+        assert refusals(service, own) == all_are(BAD_ADDRESS, own)
+        assert service.status(origin.address) == 200
+
+
 def test_a_grant_lifts_neither_a_deny_entry_nor_an_address_rule(names: DnsStub) -> None:
     names.add("inside.test", "127.0.0.1")
     deny = ("--deny", "denied.test", "--deny", "*.denied.test", "--deny", "198.41.0.4")
@@ -223,13 +230,11 @@ def test_a_grant_lifts_neither_a_deny_entry_nor_an_address_rule(names: DnsStub) 
         EchoOrigin() as origin,
         Service("--allow-none", *deny, "--resolver", names.address, token=TOKEN) as service,
     ):
-        for host in (
-            "denied.test",
-            "a.denied.test",
-            "198.41.0.4",
-            "*.sub.test",
-            f"inside.test:{origin.port}",
-        ):
+        for host in ("denied.test", "a.denied.test", "198.41.0.4", "[::ffff:198.41.0.4]:443"):
+            refused = service.control("POST", "/allow", {"host": host})
+            assert (refused.status, refused.json()["error"]) == (403, "blocked-by-denylist")
+        # Of this each deny entry leaves something, so it is made.
+        for host in ("**.denied.test", "*.sub.test", f"inside.test:{origin.port}"):
             service.allow(host)
         denied = ("denied.test:443", "a.denied.test:80", "198.41.0.4:443", "[::ffff:198.41.0.4]:443")
         assert refusals(service, denied) == all_are(DENIED, denied)
