@@ -1,14 +1,14 @@
 """Questions of `run --ask`: a person at the terminal says yes or no to hosts that no entry names.
 
 A yes is a grant of this run, a no holds for it too; nothing is written down. Next: run.py (asks for it),
-core/seams.py (Asker), proxy/connection.py (puts the questions).
+ask_terminal.py (the terminal), core/seams.py (Asker), proxy/connection.py (puts the questions).
 """
 
 import asyncio
-import contextlib
-import os
+import secrets
 from collections.abc import Callable
 
+from egress_proxy.cli.ask_terminal import NobodyToAsk, QuestionTerminal
 from egress_proxy.cli.output import shown
 from egress_proxy.core.access import Access, Client
 from egress_proxy.core.decision import Allow, Ask, Decision, Deny, Reason
@@ -17,8 +17,7 @@ from egress_proxy.core.host import Target
 from egress_proxy.core.rules import Rule, Scope
 from egress_proxy.core.seams import Asker, GrantStore
 
-_LINE_BYTES = 256
-_ONCE, _FOR_THIS_RUN = frozenset({"o", "once"}), frozenset({"y", "yes"})
+_CODES = 10_000  # four digits
 
 Judge = Callable[[Access], Decision]
 """decide() with what is in force: a grant that was just made counts."""
@@ -28,8 +27,9 @@ MakeAsker = Callable[[GrantStore, Judge], Asker]
 class TerminalAsker:
     """An Asker. One question at a time, and one for a target however many connections wait for it."""
 
-    def __init__(self, terminal: int, timeout_s: float, grants: GrantStore, judge: Judge) -> None:
-        """``terminal``: a descriptor of it, which stays the caller's."""
+    def __init__(
+        self, terminal: QuestionTerminal, timeout_s: float, grants: GrantStore, judge: Judge
+    ) -> None:
         self._terminal = terminal
         self._timeout_s = timeout_s
         self._grants = grants
@@ -58,40 +58,25 @@ class TerminalAsker:
             return Deny(Reason.APPROVAL_DENIED, target) if isinstance(answer, Ask) else answer
 
     async def _ask(self, target: Target) -> Limits | Deny:
-        question = shown(f"the command asks for {target}, which is not listed")
-        self._say(f"\r\negress-proxy: {question}. Allow it? [y]es for this run, [o]nce, [N]o: ")
+        # What the command cannot have printed, so that no question of its own is answered with a yes to ours.
+        code = f"{secrets.randbelow(_CODES):04}"
+        question = (
+            f"egress-proxy: the command asks for {shown(str(target))}, which is not listed, and waits.\r\n"
+            f"Type `allow {code}` for this run, `once {code}` for one connection; anything else is a no: "
+        )
         try:
-            async with asyncio.timeout(self._timeout_s):
-                answer = await self._line()
+            answer = await self._terminal.put(question, self._timeout_s)
+        except NobodyToAsk as why:
+            detail = f"nobody was asked, since {why}: start with --allow {target}"
+            return Deny(Reason.NOT_LISTED, target, detail=detail)
         except TimeoutError:
-            self._say(f"\r\nno answer within {self._timeout_s:g} s: refused\r\n")
+            self._terminal.say(f"\r\nno answer within {self._timeout_s:g} s: refused\r\n")
             return Deny(Reason.APPROVAL_TIMEOUT, target)
-        match answer.strip().lower():
-            case word if word in _FOR_THIS_RUN:
+        match answer.split():
+            case ["allow", word] if word == code:
                 return Limits()
-            case word if word in _ONCE:
+            case ["once", word] if word == code:
                 return Limits(max_uses=1)
             case _:
+                self._terminal.say(f"egress-proxy: {shown(str(target))} is refused for this run\r\n")
                 return Deny(Reason.APPROVAL_DENIED, target)
-
-    def _say(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._terminal, text.encode())
-
-    async def _line(self) -> str:
-        """The next line that is typed; "" when the terminal is gone, or belongs to another job."""
-        loop = asyncio.get_running_loop()
-        typed: asyncio.Future[bytes] = loop.create_future()
-        loop.add_reader(self._terminal, self._read, typed)
-        try:
-            return (await typed).decode("utf-8", "replace")
-        finally:
-            loop.remove_reader(self._terminal)
-
-    def _read(self, typed: asyncio.Future[bytes]) -> None:
-        try:
-            line = os.read(self._terminal, _LINE_BYTES)
-        except OSError:
-            line = b""
-        if not typed.done():
-            typed.set_result(line)

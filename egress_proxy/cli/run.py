@@ -17,7 +17,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from egress_proxy.cli.ask import MakeAsker, TerminalAsker
+from egress_proxy.cli.ask import TerminalAsker
+from egress_proxy.cli.ask_terminal import QuestionTerminal
 from egress_proxy.cli.composition import Composed, StartFailed, serving, words_of
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.hardening import wipe_environment
@@ -129,22 +130,26 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
 async def _run(order: _Order, environ: Mapping[str, str]) -> int:
     failed: SandboxUnavailable | OSError | None = None
     async with AsyncExitStack() as stack:
-        make_asker = _asker(order.plan.hold_timeout_s, stack) if order.ask else None
+        terminal = _question_terminal(stack, environ) if order.ask else None
+        timeout_s = order.plan.hold_timeout_s
+        make_asker = None if terminal is None else functools.partial(TerminalAsker, terminal, timeout_s)
         composed = await stack.enter_async_context(serving(_plan(order), make_asker))
         try:
-            return await _run_confined(order, composed, environ)
+            return await _run_confined(order, composed, environ, terminal)
         except (SandboxUnavailable, OSError) as error:
             failed = error  # the service's task group would wrap it
     raise failed
 
 
-async def _run_confined(order: _Order, composed: Composed, environ: Mapping[str, str]) -> int:
+async def _run_confined(
+    order: _Order, composed: Composed, environ: Mapping[str, str], terminal: QuestionTerminal | None
+) -> int:
     attach = str(composed.attach)
     spec = replace(order.spec, egress=ThroughProxy(attach, composed.doors.port))
     # In threads: they wait for answers of the proxy, which are given in this loop.
     with await asyncio.to_thread(_confine, order, spec, environ) as confinement:
         _let_nobody_attach(Path(attach))
-        ended = await run_child(confinement, interactive=spec.interactive)
+        ended = await run_child(confinement, interactive=spec.interactive, terminal=terminal)
         finished = await asyncio.to_thread(confinement.finish, ended.code, ended.stderr_tail or b"")
     return _tell(order, environ, confinement, ended, finished)
 
@@ -178,7 +183,7 @@ def _plan(order: _Order) -> ServicePlan:
     return replace(order.plan, parts=replace(parts, policy=replace(parts.policy, on_miss=OnMiss.HOLD)))
 
 
-def _asker(timeout_s: float, stack: AsyncExitStack) -> MakeAsker:
+def _question_terminal(stack: AsyncExitStack, environ: Mapping[str, str]) -> QuestionTerminal:
     """Raises StartFailed where there is no terminal to ask at."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
@@ -187,7 +192,7 @@ def _asker(timeout_s: float, stack: AsyncExitStack) -> MakeAsker:
     stack.callback(os.close, terminal)
     # In the background of the terminal a read fails then, and does not stop the proxy.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN, signal.SIGTTOU})
-    return functools.partial(TerminalAsker, terminal, timeout_s)
+    return QuestionTerminal(terminal, is_dumb=environ.get("TERM", "dumb") == "dumb")
 
 
 def _confine(order: _Order, spec: SandboxSpec, environ: Mapping[str, str]) -> Confinement:

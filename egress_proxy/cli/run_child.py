@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from egress_proxy.cli.ask_terminal import QuestionTerminal
 from egress_proxy.cli.run_streams import STDERR, STDIN, CopiedStderr, given_stdin
 from egress_proxy.cli.run_terminal import kept_terminal
 from egress_proxy.sandbox.confinement import Confinement
@@ -32,8 +33,11 @@ class Ended:
     stderr_tail: bytes | None
 
 
-async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
-    """Start the command, wait for its end. Raises OSError when it cannot be spawned."""
+async def run_child(
+    confinement: Confinement, *, interactive: bool, terminal: QuestionTerminal | None = None
+) -> Ended:
+    """Start the command, wait for its end. Raises OSError when it cannot be spawned. ``terminal``: where
+    questions are put, with the command standing still; a signal to us ends one."""
     with contextlib.ExitStack() as stack:
         if interactive:
             stack.enter_context(kept_terminal(STDIN))
@@ -49,13 +53,18 @@ async def run_child(confinement: Confinement, *, interactive: bool) -> Ended:
                 stdin=stdin,
                 stderr=None if stderr is None else stderr.child_end,
             )
-            passed_on = _forwarding(confinement.backend, process.pid, interactive=interactive)
+            if terminal is not None:
+                terminal.runner_pid = process.pid
+            told = None if terminal is None else terminal.give_up
+            passed_on = _forwarding(confinement.backend, process.pid, told, interactive=interactive)
             heard = forwarding.enter_context(passed_on)
         with forwarding:
             confinement.started()
             if stderr is not None:
                 stderr.started()
             code = await process.wait()
+        if terminal is not None:
+            terminal.runner_pid = None  # another process may have that number soon
         limit_s = _LAST_WORDS_S if heard else None
         return Ended(code, None if stderr is None else await stderr.tail(limit_s))
 
@@ -72,14 +81,18 @@ def _blocked(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _forwarding(backend: str, pid: int, *, interactive: bool) -> Iterator[set[signal.Signals]]:
-    """Gives those that have come so far."""
+def _forwarding(
+    backend: str, pid: int, told: Callable[[], None] | None, *, interactive: bool
+) -> Iterator[set[signal.Signals]]:
+    """Gives those that have come so far. ``told``: called for each."""
     loop = asyncio.get_running_loop()
     heard: set[signal.Signals] = set()
     is_running = True
 
     def pass_on(number: signal.Signals) -> None:
         heard.add(number)
+        if told is not None:
+            told()
         if not is_running:
             return
         if number in _FROM_TERMINAL and _has_terminal():

@@ -15,7 +15,12 @@ from egress_proxy.sandbox.spec import Dimension, Gap
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1000
-_REMEDIES = {Reason.NOT_LISTED: "--allow", Reason.ADDRESS_NOT_PUBLIC: "--allow-private"}
+_REMEDIES = {
+    Reason.NOT_LISTED: "--allow",
+    Reason.APPROVAL_DENIED: "--allow",
+    Reason.APPROVAL_TIMEOUT: "--allow",
+    Reason.ADDRESS_NOT_PUBLIC: "--allow-private",
+}
 _WEB_PORTS = frozenset({80, 443})
 # What could have been done all the same, where a dimension is not full.
 _OPEN_TO_IT: Mapping[Dimension, str] = {

@@ -56,7 +56,7 @@ def test_hosts_stand_in_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize("reason", ["listed_as_denied", "no such reason", "approval_denied"])
+@pytest.mark.parametrize("reason", ["listed_as_denied", "no such reason"])
 def test_what_no_flag_would_allow_has_none(reason: str) -> None:
     report = Report(denied=(HostDenial("evil.example", 443, 1, reason),))
     assert lines(report=report)[1:] == [f"  refused  evil.example:443  1 time, {reason}"]
