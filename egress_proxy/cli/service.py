@@ -16,11 +16,12 @@ from typing import Protocol, TypeAlias
 
 from egress_proxy.cli.plan import PolicyParts
 from egress_proxy.core.access import Client
-from egress_proxy.core.events import EndCause, Event, GrantEnded, Reloaded, ServiceChanged
+from egress_proxy.core.events import EndCause, Event, Reloaded, ServiceChanged
 from egress_proxy.core.host import Target
 from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
 from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.connection import Connection
+from egress_proxy.proxy.ended_grants import EndedGrants
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.kept import KeptClients, Start
 from egress_proxy.proxy.listener import Intake
@@ -87,6 +88,7 @@ class Service:
         self._make_arrivals = make_arrivals
         self._arrivals: Newcomers | None = None
         self._attachments: Attachments | None = None
+        self._ended_grants = EndedGrants(parts.audit)
         self._used_up_since: dict[str, float] = {}
         self._stopping = asyncio.Event()
         parts.tunnels.on_sweep = self._sweep
@@ -165,6 +167,7 @@ class Service:
         intake.end_all()
         if self._attachments is not None:
             self._attachments.close()
+        self._ended_grants.finish()
         self._pool.close_idle()
 
     async def reload(self) -> int:
@@ -203,9 +206,10 @@ class Service:
 
     def _sweep(self) -> None:
         """Once in a while: grants that have run out take their tunnels with them."""
-        for grant in self.parts.grants.drop_ended():
-            closed = self.parts.tunnels.close_grant(grant.id, EndCause.GRANT_ENDED)
-            self._record(GrantEnded(grant.id, str(grant.rule), "ended", closed))
+        ended = {grant.id: grant for grant in self.parts.grants.drop_ended()}
+        if ended:
+            closed = self.parts.tunnels.close_grants(ended, EndCause.GRANT_ENDED)
+            self._ended_grants.tell(ended.values(), "ended", closed)
         self._drop_used_up()
         self._pool.close_idle(IDLE_S)
 
@@ -218,10 +222,10 @@ class Service:
         )
         idle = {g.id for g in listed.by_id.values() if g.uses_left == 0 and g.id not in resting}
         self._used_up_since = {one: self._used_up_since.get(one, now) for one in idle}
-        for grant_id, since in self._used_up_since.items():
-            if now - since > USED_UP_SHOWN_S:
-                self.parts.grants.revoke(grant_id)
-                self._record(GrantEnded(grant_id, str(listed.by_id[grant_id].rule), "used up", 0))
+        over = [one for one, since in self._used_up_since.items() if now - since > USED_UP_SHOWN_S]
+        if over:
+            self.parts.grants.drop(over)
+            self._ended_grants.tell([listed.by_id[one] for one in over], "used up")
 
     def _record(self, event: Event) -> None:
         with contextlib.suppress(AuditUnavailable):  # nothing here can be refused

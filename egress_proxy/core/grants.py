@@ -4,7 +4,7 @@ No storage and no locks here: proxy/grant_store.py keeps one `Grants` value and 
 Next: policy.py (reads grants), rules.py (what a grant allows), seams.py (GrantStore).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -71,15 +71,24 @@ class Grants:
 
     def under(self, rule: Rule) -> Iterator[Grant]:
         """Grants made with just this rule, but for the reason given."""
-        for grant in self.by_id.values():
-            if replace(grant.rule, reason=rule.reason) == rule:
-                yield grant
+        for other, grant_id in self._index.beside(rule):
+            if (other.client, other.private) == (rule.client, rule.private):
+                yield self.by_id[grant_id]
 
     def add(self, grant: Grant) -> "Grants":
-        return Grants.of({**self.by_id, grant.id: grant})
+        """A new one, with an id that no other has."""
+        index = self._index.plus(grant.rule, grant.id)
+        return Grants(MappingProxyType({**self.by_id, grant.id: grant}), index)
 
-    def remove(self, grant_id: str) -> "Grants":
-        return Grants.of({key: grant for key, grant in self.by_id.items() if key != grant_id})
+    def remove(self, grant_ids: Collection[str]) -> "Grants":
+        """All at once: thousands may end in one moment, and the loop waits for this."""
+        gone = [self.by_id[one] for one in grant_ids if one in self.by_id]
+        if not gone:
+            return self
+        left = dict(self.by_id)
+        for grant in gone:
+            left.pop(grant.id, None)
+        return Grants(MappingProxyType(left), self._index.without([(one.rule, one.id) for one in gone]))
 
     def spend_use(self, grant_id: str) -> "Grants | None":
         """One use less; None when there is none left or no such grant."""

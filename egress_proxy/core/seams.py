@@ -3,7 +3,7 @@
 Shapes only, no code. Implementations: proxy/ (resolver, dialer, grant store, audit), control_api/ (asker).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,6 +66,9 @@ class GrantStore(Protocol):
 
     def revoke(self, grant_id: str) -> Grant | None:
         """Take a grant away; None when there is none of that id."""
+
+    def drop(self, grant_ids: Collection[str]) -> None:
+        """Take many away at once; those that are gone already are no matter."""
 
     def spend_use(self, grant_id: str) -> bool:
         """Take one use; False when none is left (somebody else was faster)."""

@@ -26,10 +26,11 @@ from egress_proxy.core.attach import (
     encode_report,
     parse_hello,
 )
-from egress_proxy.core.events import Event, GrantEnded, SandboxChanged
+from egress_proxy.core.events import Event, SandboxChanged
 from egress_proxy.core.host import Target
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.attach_socket import Received, adopt, is_within_reach, receive
+from egress_proxy.proxy.ended_grants import EndedGrants
 from egress_proxy.proxy.listener import Intake, connection_limit
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Owner, is_own_user, owner_of
@@ -89,6 +90,7 @@ class Attachments:
         self._loop = asyncio.get_running_loop()
         self._parts = parts
         self._intake = intake
+        self._ended_grants = EndedGrants(parts.audit)
         self._own = own
         self._port = port
         self._end_client = end_client
@@ -135,6 +137,7 @@ class Attachments:
             if one.stage is _Stage.NOTHING and not one.unsent:
                 self._report(one)
             self._drop(one)
+        self._ended_grants.finish()
 
     # What is heard.
 
@@ -265,10 +268,9 @@ class Attachments:
         if client is None or self._parts.sandboxes.living.pop(client.id, None) is None:
             return
         grants = self._parts.grants
-        for grant in grants.snapshot().by_id.values():
-            if grant.rule.client == client.id:
-                grants.revoke(grant.id)
-                self._write_down(GrantEnded(grant.id, str(grant.rule), "sandbox ended", 0))
+        its_own = [grant for grant in grants.snapshot().by_id.values() if grant.rule.client == client.id]
+        grants.drop([grant.id for grant in its_own])
+        self._ended_grants.tell(its_own, "sandbox ended")
         if one.listener is not None:
             self._record(one, "detached")
 

@@ -5,7 +5,7 @@ core/grants.py. Next: core/seams.py (the seam), fleet stores implement the same.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
 from egress_proxy.core.rules import Rule
@@ -34,8 +34,11 @@ class MemoryGrantStore:
     def revoke(self, grant_id: str) -> Grant | None:
         grant = self._grants.by_id.get(grant_id)
         if grant is not None:
-            self._grants = self._grants.remove(grant_id)
+            self._grants = self._grants.remove((grant_id,))
         return grant
+
+    def drop(self, grant_ids: Collection[str]) -> None:
+        self._grants = self._grants.remove(grant_ids)
 
     def spend_use(self, grant_id: str) -> bool:
         spent = self._grants.spend_use(grant_id)
@@ -57,6 +60,5 @@ class MemoryGrantStore:
 
     def drop_ended(self) -> Sequence[Grant]:
         ended = self._grants.expired(self._now())
-        for grant in ended:
-            self._grants = self._grants.remove(grant.id)
+        self._grants = self._grants.remove([grant.id for grant in ended])
         return ended

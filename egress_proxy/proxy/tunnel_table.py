@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -166,7 +166,17 @@ class TunnelTable:
         )
 
     def close_grant(self, grant_id: str, cause: EndCause) -> int:
-        return self.close_where(lambda facts: facts.allow.grant_id == grant_id, cause)
+        return self.close_grants((grant_id,), cause)[grant_id]
+
+    def close_grants(self, grant_ids: Collection[str], cause: EndCause) -> Counter[str]:
+        """The same for many at once; how many tunnels rested on each."""
+        resting: Counter[str] = Counter()
+        for tunnel in list(self._open):
+            grant_id = tunnel.facts.allow.grant_id
+            if grant_id is not None and grant_id in grant_ids:
+                resting[grant_id] += 1
+                tunnel.end(cause)
+        return resting
 
     def close_where(self, unwanted: Callable[[TunnelFacts], bool], cause: EndCause) -> int:
         """End the tunnels whose facts say so; how many there were."""

@@ -101,7 +101,7 @@ class GrantsBesideABook(RuleBasedStateMachine):
 
     @rule(grant_id=consumes(made))
     def revoke(self, grant_id: str) -> None:
-        self.grants = self.grants.remove(grant_id)
+        self.grants = self.grants.remove([grant_id])
         self.book.pop(grant_id, None)
 
     @rule()
@@ -109,7 +109,7 @@ class GrantsBesideABook(RuleBasedStateMachine):
         over = {one.id for one in self.grants.expired(self.now)}
         assert over == {grant_id for grant_id, line in self.book.items() if line.over(self.now)}
         for grant_id in over:
-            self.grants = self.grants.remove(grant_id)
+            self.grants = self.grants.remove([grant_id])
             del self.book[grant_id]
 
     @rule(text=st.sampled_from(ASKED), client=st.sampled_from(CLIENTS))

@@ -99,14 +99,14 @@ def test_spending_what_is_not_there_changes_nothing() -> None:
     assert grants.spend_use("other") is None
     assert grants.give_back_use("other") is grants
     assert grants.spend_bytes("other", 1) is grants
-    assert grants.remove("other").by_id == grants.by_id
+    assert grants.remove(["other"]).by_id == grants.by_id
 
 
 def test_a_removed_grant_is_found_no_more() -> None:
     grants = store(grant("g0", "a.example"), grant("g1", "*.example.org"))
     assert found(grants, "a.example:443") == ["g0"]
-    assert found(grants.remove("g0"), "a.example:443") == []
-    assert found(grants.remove("g0"), "b.example.org:443") == ["g1"]
+    assert found(grants.remove(["g0"]), "a.example:443") == []
+    assert found(grants.remove(["g0"]), "b.example.org:443") == ["g1"]
 
 
 def test_ended_grants_are_still_found_so_that_a_refusal_can_name_them() -> None:
@@ -126,7 +126,7 @@ def test_a_snapshot_never_changes() -> None:
     before.add(grant("h", "b.example"))
     before.spend_use("g")
     before.spend_bytes("g", 5)
-    before.remove("g")
+    before.remove(["g"])
     assert before.by_id == {"g": grant("g", "a.example", max_uses=1, max_bytes_out=9)}
     assert found(before, "b.example:443") == []
     with pytest.raises(TypeError):

@@ -4,6 +4,7 @@ How a grant ends by itself is core's (test_grants.py); here is the state that ch
 See egress_proxy/proxy/grant_store.py.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -185,6 +186,39 @@ def test_a_snapshot_is_not_changed_by_what_comes_later(store: MemoryGrantStore) 
     assert before.by_id == {grant.id: grant}
 
 
+@pytest.mark.parametrize("hosts", [10_000, 1])
+def test_ten_thousand_grants_that_end_together_leave_at_once(
+    hosts: int, store: MemoryGrantStore, clock: Clock
+) -> None:
+    """A laptop that slept past their end: one rebuild for each of them stood still for 50 s."""
+    for number in range(10_000):
+        add(store, f"h{number % hosts}.example", ttl_s=60 + number % 2)
+    clock.now += 60
+    began = time.process_time()
+    assert len(store.drop_ended()) == 5_000
+    clock.now += 1
+    assert len(store.drop_ended()) == 5_000
+    assert time.process_time() - began < 0.2  # 0.05 each, doubled for a slow machine
+    assert store.snapshot() == Grants()
+
+
+def test_a_grant_beside_ten_thousand_others_is_made_and_found_in_a_moment(store: MemoryGrantStore) -> None:
+    for number in range(9_990):
+        add(store, f"h{number}.example", ttl_s=60)
+    began = time.process_time()
+    for number in range(10):
+        assert add(store, "a.example", max_uses=1).id != add(store).id
+        store.revoke(add(store, f"h{number}.example").id)
+    assert time.process_time() - began < 0.3  # 0.01 for each change
+
+
+def test_many_are_dropped_at_once_whether_they_are_there_or_not(store: MemoryGrantStore) -> None:
+    first, second, third = (add(store, f"{name}.example") for name in "abc")
+    store.drop([first.id, third.id, "g-unknown"])
+    assert store.snapshot().by_id == {second.id: second}
+    assert decided(store) is Reason.NOT_LISTED
+
+
 ENTRIES = st.sampled_from(["a.example", "b.example", "*.example.org"])
 LIMITS = st.builds(
     Limits,
@@ -236,7 +270,7 @@ def changed(store: MemoryGrantStore, model: Grants, change: str, grant_id: str, 
     match change:
         case "revoke":
             assert store.revoke(grant_id) == known
-            return model.remove(grant_id)
+            return model.remove([grant_id])
         case "use":
             spent = model.spend_use(grant_id)
             assert store.spend_use(grant_id) is (spent is not None)
