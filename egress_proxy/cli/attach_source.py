@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from egress_proxy.cli.plan import AttachPlan
-from egress_proxy.core.attach import default_path
+from egress_proxy.core.attach_place import default_path
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.scalars import UNIX_PATH_LIMIT_BYTES
 

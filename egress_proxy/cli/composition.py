@@ -94,7 +94,7 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     lookup = _lookup(plan)
     cache = NameCache(lookup, HostsFile(), loop.time, lookup.completions)
     names = await stack.enter_async_context(cache)
-    in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials)
+    in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials, plan.parts.own)
     outbound = _outbound(plan, names, doors, in_force)
     pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
     readiness, make_arrivals = _driver(plan, stack)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from egress_proxy.cli.endpoints import Endpoint
+from egress_proxy.core.attach import OwnFiles
 from egress_proxy.core.policy import Policy
 from egress_proxy.logs import Verbosity
 from egress_proxy.proxy.audit import OnError
@@ -18,11 +19,13 @@ from egress_proxy.vault.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """What a reload swaps. ``credentials`` by the name of their inject rule."""
+    """What a reload swaps. ``credentials`` by the name of their inject rule; ``own``: files that no sandbox
+    may read, or write."""
 
     policy: Policy
     credentials: Mapping[str, Credential]
     clients: ClientTokens
+    own: OwnFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from egress_proxy.cli.attach_source import attach_of
+from egress_proxy.cli.own_files import own_files, settings_file
 from egress_proxy.cli.plan import AttachPlan, AuditPlan, ControlPlan, PolicyParts, ServiceLimits, ServicePlan
 from egress_proxy.cli.policy_source import policy_of
 from egress_proxy.cli.secret_source import (
@@ -26,6 +27,7 @@ from egress_proxy.core.policy import Policy
 from egress_proxy.logs import Verbosity
 from egress_proxy.proxy.audit import OnError
 from egress_proxy.settings.load import Flags, Loaded, load
+from egress_proxy.vault.secret import Secret
 from egress_proxy.vault.sources import SourceName
 
 # Wiped even where no setting names them: hosts of ours hand secrets over in these.
@@ -95,11 +97,20 @@ def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Pl
         return checked, secrets
 
     def reload() -> PolicyParts:
-        return _parts(*read())
+        return _parts(*read(), file)
 
+    file = settings_file(command.config, environ)
     checked, secrets = read()
     attach = attach_of(checked.loaded, environ)
-    plan = _plan(command, checked, secrets, attach.plan, shows_color(environ), reload)
+    plan = _plan(
+        command,
+        checked,
+        _parts(checked, secrets, file),
+        secrets.control,
+        attach.plan,
+        shows_color(environ),
+        reload,
+    )
     warnings = (*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets))
     return Planned(plan, (*warnings, *attach.warnings))
 
@@ -109,14 +120,16 @@ def shows_color(environ: Mapping[str, str]) -> bool:
     return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def _parts(checked: Checked, secrets: Secrets) -> PolicyParts:
-    return PolicyParts(checked.policy, secrets.credentials, secrets.clients)
+def _parts(checked: Checked, secrets: Secrets, file: str | None) -> PolicyParts:
+    own = own_files(checked.loaded.settings, checked.secrets, file)
+    return PolicyParts(checked.policy, secrets.credentials, secrets.clients, own)
 
 
 def _plan(
     command: Command,
     checked: Checked,
-    secrets: Secrets,
+    parts: PolicyParts,
+    control: Secret | None,
     attach: AttachPlan | None,
     color: bool,
     reload: Callable[[], PolicyParts],
@@ -127,14 +140,14 @@ def _plan(
         same_user=settings.same_user,
         unix_path=_path(settings.listen_unix),
         attach=attach,
-        parts=_parts(checked, secrets),
+        parts=parts,
         reload=reload,
         limits=ServiceLimits(**settings.limits.model_dump()),
         connect_timeout_s=settings.connect_timeout,
         hold_timeout_s=settings.hold_timeout,
         resolver=resolver_of(checked.loaded),
         relay=settings.relay,
-        control=ControlPlan(settings.control.port, secrets.control) if secrets.control else None,
+        control=ControlPlan(settings.control.port, control) if control else None,
         audit=AuditPlan(Path(audit.path).absolute(), OnError(audit.on_error)) if audit.path else None,
         record_path=_path(settings.record_requests),
         verbosity=command.verbosity,

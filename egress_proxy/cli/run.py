@@ -23,6 +23,7 @@ from egress_proxy.cli.composition import Composed, StartFailed, serving, words_o
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.hardening import wipe_environment
 from egress_proxy.cli.output import say
+from egress_proxy.cli.own_files import kept_in_run
 from egress_proxy.cli.plan import AttachPlan, ServicePlan
 from egress_proxy.cli.planning import command_of, plan_service
 from egress_proxy.cli.run_child import Ended, run_child
@@ -37,7 +38,7 @@ from egress_proxy.sandbox.choose import choose
 from egress_proxy.sandbox.confinement import Confinement, Finished
 from egress_proxy.sandbox.roots import homes
 from egress_proxy.sandbox.short_folder import short_folder
-from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
+from egress_proxy.sandbox.spec import KeptRefused, SandboxSpec, SandboxUnavailable, ThroughProxy
 
 # What env(1), nohup(1) and timeout(1) answer when it is their own fault.
 OUR_FAULT = 125
@@ -70,6 +71,8 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
             attach = AttachPlan(folder / "attach.sock", is_named=True)
             order = replace(order, plan=replace(order.plan, attach=attach))
             return asyncio.run(_until_told_to_end(_run(order, environ), before))
+    except KeptRefused as error:
+        raise VerbFailed(ExitCode.USAGE, str(error)) from None
     except (StartFailed, SandboxUnavailable) as error:
         reason = str(error)
     except OSError as error:
@@ -119,9 +122,10 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
         cwd=working_folder(),
         homes=homes(home_of(environ)),
         mask_secrets=EVERYTHING not in arguments.no_mask,
-        masks=tuple(map(os.path.abspath, arguments.mask)),
+        masks=(*map(os.path.abspath, arguments.mask), *plan.parts.own.secret),
         unmasked=tuple(map(os.path.abspath, arguments.no_mask)),
         protected=host_files(environ),
+        kept=tuple(kept_in_run(plan.parts.own, arguments.config, environ, plan.audit, plan.record_path)),
         interactive=os.isatty(STDIN),
     )
     return _Order(tuple(arguments.command), spec, plan, arguments.backend, arguments.quiet, arguments.ask)

@@ -9,13 +9,23 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.output import say
 from egress_proxy.cli.sandbox_arguments import EVERYTHING
-from egress_proxy.core.attach import default_path
+from egress_proxy.core.attach_place import default_path
 from egress_proxy.core.rules import RuleError
 from egress_proxy.sandbox.egress_choice import egress_of, through_proxy
 from egress_proxy.sandbox.host_list import Endpoint, read_host_list
-from egress_proxy.sandbox.roots import LIFTED_BY, RootRefused, canonical_roots, homes, is_below, outermost
+from egress_proxy.sandbox.roots import (
+    LIFTED_BY,
+    RootRefused,
+    canonical_roots,
+    homes,
+    is_below,
+    links_to,
+    outermost,
+)
 from egress_proxy.sandbox.spec import Egress, NoNetwork, OpenNetwork, SandboxSpec
+from egress_proxy.sandbox.started_from import started_from
 
 ATTACH_VARIABLE = "EGRESS_ATTACH"
 _MASKED_SHOWN = 5  # names in the one line about masks
@@ -52,16 +62,38 @@ def roots_of(
     """Both kinds of roots, in one list. Raises VerbFailed, which names the root; ``lifted_by``: the flag for
     the second kind, as the verb spells it."""
     attach = attach_path(environ)
-    own = () if attach is None else (os.path.dirname(attach),)
+    own = (*own_folders(environ), *(() if attach is None else (os.path.dirname(attach),)))
     try:
+        for path in (*usual, *forced):
+            if next(links_to(os.path.abspath(path)), None) is not None and os.path.isdir(path):
+                say(f"writable root {path} is {os.path.realpath(path)}")
         return outermost(
             (
-                *canonical_roots(usual, protected_trees=own, home=home_of(environ)),
+                *canonical_roots(
+                    usual,
+                    protected_trees=own,
+                    home=home_of(environ),
+                    started_from=tuple(started_from(environ)),
+                ),
                 *canonical_roots(forced, forced=True),
             )
         )
     except RootRefused as error:
         raise VerbFailed(ExitCode.USAGE, str(error).replace(LIFTED_BY, lifted_by)) from None
+
+
+def own_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where our settings and our state are looked for, there or not."""
+    home = home_of(environ)
+    places = (("XDG_CONFIG_HOME", ".config", "egress"), ("XDG_STATE_HOME", ".local/state", "egress-proxy"))
+    folders = []
+    for variable, usual, name in places:
+        folder = environ.get(variable, "")
+        if not os.path.isabs(folder):
+            folder = os.path.join(home, usual) if home else ""
+        if folder:
+            folders.append(os.path.join(folder, name))
+    return tuple(folders)
 
 
 def working_folder() -> str:

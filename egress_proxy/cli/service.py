@@ -182,7 +182,7 @@ class Service:
             raise ReloadRefused(str(error)) from None
         in_force = self.parts.in_force
         in_force.policy, in_force.clients = fresh.policy, fresh.clients
-        in_force.credentials = fresh.credentials
+        in_force.credentials, in_force.own = fresh.credentials, fresh.own
         self.parts.forwarder.forget()
         closed = self.parts.tunnels.close_where(
             lambda facts: tunnel_is_unwanted(facts, self.parts), EndCause.POLICY_CHANGED

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import TypeVar
 
 VERSION = 1
+NAMING_VERSION = 2
+"""Of a hello that asks which files are the proxy's own, and of its answer; all else is as in the first."""
 HAND_OUT = b"L"
 """The one byte that carries the listener's descriptor, from inside the sandbox to the proxy."""
 TAKEN = b"K"
@@ -21,8 +23,6 @@ REPORT_LIMIT = 1 << 20
 HOSTS_LIMIT = 1000
 """Destinations in each list of a report. A command that reaches more is told how many more."""
 LABEL_LIMIT = 64
-SOCKET_PATH_LIMIT_BYTES = 103
-"""Of a unix socket's path: sun_path less its end, on a Mac, which has the least."""
 SANDBOX_PREFIX = "sandbox-"
 """What ids of sandboxes begin with, a number follows. No client of the settings may have such a name."""
 
@@ -33,17 +33,30 @@ class AttachError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The caller's first line. ``label`` is for people: which command this is."""
+    """The caller's first line. ``label`` is for people: which command this is. ``names``: whether the answer
+    shall name the proxy's own files, which a proxy of the first version refuses to be asked."""
 
     label: str = ""
+    names: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """Absolute paths that no sandbox may have. ``secret``: not to be read; ``kept``: not to be
+    written, as the settings file and the audit log."""
+
+    secret: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The proxy's answer. ``client``: the id that grants can be scoped to; ``port``: the data port's."""
+    """The proxy's answer. ``client``: the id that grants can be scoped to; ``port``: the data port's;
+    ``own``: told to whom asked for it."""
 
     client: str
     port: int
+    own: OwnFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +97,7 @@ class Report:
     dropped: int = 0
 
 
-_Flat = TypeVar("_Flat", Hello, Welcome, Refused, HostUse, HostDenial)
-
-
-def default_path(environ: Mapping[str, str]) -> str | None:
-    """Where a proxy has its attach socket unless it is told otherwise; None where there is no such place.
-
-    The first whose path a socket can have. The XDG specification: a relative path in one of its variables is
-    to be ignored.
-    """
-    home = environ.get("HOME", "")
-    for folder in (
-        environ.get("XDG_RUNTIME_DIR", ""),
-        environ.get("XDG_STATE_HOME", ""),
-        f"{home}/.local/state" if home else "",
-    ):
-        path = f"{folder.rstrip('/')}/egress-proxy/attach.sock"
-        if folder.startswith("/") and len(path.encode("utf-8", "surrogateescape")) <= SOCKET_PATH_LIMIT_BYTES:
-            return path
-    return None
+_Flat = TypeVar("_Flat", Refused, HostUse, HostDenial)
 
 
 def clean_label(text: str) -> str:
@@ -111,26 +106,47 @@ def clean_label(text: str) -> str:
 
 
 def encode_hello(hello: Hello) -> bytes:
-    return _line({"label": clean_label(hello.label)})
+    return _line({"label": clean_label(hello.label)}, NAMING_VERSION if hello.names else VERSION)
 
 
 def parse_hello(line: bytes) -> Hello:
     """``line`` with its end. Raises AttachError, as all of these do for what is no such message."""
-    return Hello(clean_label(_flat(Hello, _message(line, LINE_LIMIT)).label))
+    version, message = _versioned(line, LINE_LIMIT)
+    match message:
+        case {"label": str(label), **rest} if not rest:
+            return Hello(clean_label(label), version == NAMING_VERSION)
+        case _:
+            raise AttachError("a Hello has the field label")
 
 
 def encode_answer(answer: Welcome | Refused) -> bytes:
-    return _line(asdict(answer))
+    if isinstance(answer, Refused):
+        return _line(asdict(answer))
+    welcome: dict[str, object] = {"client": answer.client, "port": answer.port}
+    if answer.own is None:
+        return _line(welcome)
+    return _line({**welcome, **asdict(answer.own)}, NAMING_VERSION)
 
 
 def parse_answer(line: bytes) -> Welcome | Refused:
-    message = _message(line, LINE_LIMIT)
+    version, message = _versioned(line, REPORT_LIMIT)
     if "error" in message:
         return _flat(Refused, message)
-    welcome = _flat(Welcome, message)
-    if not welcome.client or not 1 <= welcome.port <= 65535:
-        raise AttachError("the answer names no client or no port")
-    return welcome
+    own = OwnFiles(*(_paths(message, name) for name in ("secret", "kept"))) if version > VERSION else None
+    match message:
+        case {"client": str(client), "port": int(port), **rest} if not rest and type(port) is int:
+            if not client or not 1 <= port <= 65535:
+                raise AttachError("the answer names no client or no port")
+            return Welcome(client, port, own)
+        case _:
+            raise AttachError("a Welcome has the fields client, port")
+
+
+def _paths(message: dict[str, object], name: str) -> tuple[str, ...]:
+    paths = message.pop(name, None)
+    if not isinstance(paths, list) or not all(isinstance(path, str) and path[:1] == "/" for path in paths):
+        raise AttachError(f"{name} is no list of absolute paths")
+    return tuple(paths)
 
 
 def encode_report(report: Report) -> bytes:
@@ -138,7 +154,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    message = _message(line, REPORT_LIMIT)
+    _, message = _versioned(line, REPORT_LIMIT)
     match message:
         case {"reached": list(reached), "denied": list(denied), "dropped": int(dropped), **rest}:
             if rest or type(dropped) is not int or dropped < 0:
@@ -149,12 +165,12 @@ def parse_report(line: bytes) -> Report:
             raise AttachError("the report lacks a part")
 
 
-def _line(message: Mapping[str, object]) -> bytes:
-    return json.dumps({"attach": VERSION, **message}, separators=(",", ":")).encode("ascii") + b"\n"
+def _line(message: Mapping[str, object], version: int = VERSION) -> bytes:
+    return json.dumps({"attach": version, **message}, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _message(line: bytes, limit: int) -> dict[str, object]:
-    """One line of the protocol as a table, without its version."""
+def _versioned(line: bytes, limit: int) -> tuple[int, dict[str, object]]:
+    """The version of one line of the protocol, and the rest of its table."""
     if len(line) > limit or line.find(b"\n") != len(line) - 1:
         raise AttachError("that is not one line, or it is too long")
     try:
@@ -164,9 +180,9 @@ def _message(line: bytes, limit: int) -> dict[str, object]:
     if not isinstance(message, dict):
         raise AttachError("that is no table")
     version = message.pop("attach", None)
-    if type(version) is not int or version != VERSION:
-        raise AttachError(f"the attach version must be {VERSION}")
-    return message
+    if type(version) is not int or version not in (VERSION, NAMING_VERSION):
+        raise AttachError(f"the attach version must be {VERSION} or {NAMING_VERSION}")
+    return version, message
 
 
 def _flat(kind: type[_Flat], table: object) -> _Flat:

@@ -182,7 +182,9 @@ class Attachments:
         living[one.client.id] = one.ledger
         one.stage = _Stage.LISTENER
         self._give(one, self._parts.limits.head_s)
-        self._say(one, encode_answer(Welcome(one.client.id, self._port)))
+        # To a peer of the same user, who can read them anyway; the command is not there yet.
+        own = self._parts.in_force.own if hello.names else None
+        self._say(one, encode_answer(Welcome(one.client.id, self._port, own)))
 
     def _take(self, one: _Attachment, descriptor: int) -> None:
         try:

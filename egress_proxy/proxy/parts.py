@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from egress_proxy.core.attach import OwnFiles
 from egress_proxy.core.policy import Policy
 from egress_proxy.core.seams import Asker, Audit, GrantStore, Now
 from egress_proxy.proxy.client_tokens import ClientTokens
@@ -17,14 +18,18 @@ from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
 from egress_proxy.proxy.tunnel_table import TunnelTable
 from egress_proxy.vault.injection import Credential
 
+NO_FILES = OwnFiles()
+
 
 @dataclass(slots=True)
 class InForce:
-    """Read anew for each request; a reload assigns the fields between two of them."""
+    """Read anew for each request; a reload assigns the fields between two of them. ``own``: files that no
+    sandbox may have."""
 
     policy: Policy
     clients: ClientTokens
     credentials: Mapping[str, Credential]
+    own: OwnFiles = NO_FILES
 
 
 @dataclass(frozen=True, slots=True)

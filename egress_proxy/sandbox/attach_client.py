@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 from egress_proxy.core.attach import (
-    LINE_LIMIT,
     REPORT_LIMIT,
     AttachError,
     Hello,
@@ -26,15 +25,20 @@ from egress_proxy.sandbox.spec import SandboxUnavailable
 ANSWER_TIMEOUT_S = 5.0
 
 
+class OldProxy(SandboxUnavailable):
+    """The proxy does not know the question for its own files, and has taken no sandbox."""
+
+
 class Attachment:
     """One sandbox at the proxy. Closing it without `finish` ends the sandbox's egress as well."""
 
-    def __init__(self, path: str, label: str = "") -> None:
-        """Raises SandboxUnavailable when nobody answers there, or the answer is no."""
+    def __init__(self, path: str, label: str = "", *, names: bool = False) -> None:
+        """``names``: ask for the proxy's own files too. Raises SandboxUnavailable when nobody answers there,
+        or the answer is no."""
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.settimeout(ANSWER_TIMEOUT_S)
         try:
-            self.welcome = self._greet(path, label)
+            self.welcome = self._greet(path, Hello(label, names))
         except PermissionError:
             self._sock.close()
             raise SandboxUnavailable(f"the attach socket {path} is not for this user to open") from None
@@ -48,14 +52,16 @@ class Attachment:
             self._sock.close()
             raise
 
-    def _greet(self, path: str, label: str) -> Welcome:
+    def _greet(self, path: str, hello: Hello) -> Welcome:
         self._sock.connect(path)
         # A proxy that takes nothing from this user says so at once, and hears no hello.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._sock.sendall(encode_hello(Hello(label)))
-        match parse_answer(_line(self._sock, LINE_LIMIT)):
+            self._sock.sendall(encode_hello(hello))
+        match parse_answer(_line(self._sock, REPORT_LIMIT)):
             case Welcome() as welcome:
                 return welcome
+            case Refused(error) if hello.names and "attach version" in error:
+                raise OldProxy("the proxy is older than this question")
             case Refused(error):
                 raise SandboxUnavailable(f"the proxy takes no sandbox: {error}")
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from egress_proxy.core.attach import default_path
+from egress_proxy.core.attach_place import default_path
 from egress_proxy.sandbox import bwrap, landlock_rung, seatbelt
 from egress_proxy.sandbox.bwrap_binary import find_bwrap
 from egress_proxy.sandbox.choose import Chosen, choose

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from egress_proxy.sandbox import bwrap, landlock_rung
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary, NoBwrap, find_bwrap
+from egress_proxy.sandbox.kept_files import check_kept
 from egress_proxy.sandbox.landlock_rung import NoLandlock
 from egress_proxy.sandbox.plan import Recipe
 from egress_proxy.sandbox.probe import fault_of
@@ -80,6 +81,7 @@ def choose(
         gaps = (*candidate.gaps(spec, terrain), *terrain.gaps())
         fault = _fault(candidate, spec, gaps, terrain, portable)
         if not fault:
+            check_kept(spec, can_keep=candidate.backend == bwrap.NAME)
             passed_over = _reasons(faults) + _remedy(faults)
             recipe = candidate.make(spec, terrain)
             return Chosen(candidate.backend, gaps, recipe, passed_over, terrain)

@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Sequence
 
-from egress_proxy.sandbox.attach_client import Attachment
+from egress_proxy.sandbox.attach_client import Attachment, OldProxy
 from egress_proxy.sandbox.host_list import Endpoint
 from egress_proxy.sandbox.spec import (
     Egress,
@@ -24,8 +24,12 @@ _LABEL = "asks for the port"
 def through_proxy(attach: str) -> ThroughProxy:
     """The proxy behind an attach socket, which is asked for its port. Raises SandboxUnavailable."""
     path = os.path.abspath(attach)
-    with Attachment(path, _LABEL) as attachment:
-        return ThroughProxy(path, attachment.welcome.port)
+    try:
+        with Attachment(path, _LABEL, names=True) as attachment:
+            return ThroughProxy(path, attachment.welcome.port, attachment.welcome.own)
+    except OldProxy:
+        with Attachment(path, _LABEL) as attachment:
+            return ThroughProxy(path, attachment.welcome.port, None)
 
 
 def egress_of(allowed: Sequence[Endpoint] | None, attach: str | None) -> Egress:

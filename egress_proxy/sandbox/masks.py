@@ -15,7 +15,7 @@ from egress_proxy.sandbox.mounts import MountPoint, other_places, read_mounts, s
 from egress_proxy.sandbox.protected import Scan
 from egress_proxy.sandbox.roots import is_below, is_in
 from egress_proxy.sandbox.secret_places import SECRET_NAMES
-from egress_proxy.sandbox.spec import SandboxSpec
+from egress_proxy.sandbox.spec import NO_FILES, SandboxSpec, ThroughProxy
 from egress_proxy.sandbox.tracked import is_tracked
 
 _LINKS_LIMIT = 256  # entries of a secret folder that are looked at for links
@@ -35,6 +35,7 @@ _SYSTEM = (
     "/opt",
     "/boot",
 )
+OLD_PROXY = "attach.first-version:secrets-of-the-proxy"
 EARLY, TOKENS, MOUNTS = (
     "masks.search-limit:env-files",
     "git.config:tokens",
@@ -53,12 +54,15 @@ class Masked:
 
 def masked_of(spec: SandboxSpec, scans: Sequence[Scan]) -> Masked:
     """``scans``: of the spec's roots."""
-    named = list(map(os.path.realpath, spec.masks))
-    if not (spec.mask_secrets or named):
+    own = spec.egress.own if isinstance(spec.egress, ThroughProxy) else NO_FILES
+    named = list(map(os.path.realpath, (*spec.masks, *(own.secret if own else ()))))
+    if not (spec.mask_secrets or named or own is None):
         return Masked()
     mounts = read_mounts()
     found, reasons = _secrets(spec, scans, mounts) if spec.mask_secrets else ([], [])
     paths = {*named, *_without(found, tuple(map(os.path.realpath, spec.unmasked)))}
+    if own is None:
+        reasons.append(OLD_PROXY)
     if not mounts:
         reasons.append(MOUNTS)
     paths |= {place for place in other_places(paths, mounts) if not _is_needed(place, spec)}

@@ -62,21 +62,46 @@ def canonical_roots(
     forced: bool = False,
     protected_trees: Sequence[str] = (),
     home: str | None = None,
+    started_from: Sequence[Guarded] = (),
 ) -> tuple[str, ...]:
     """Real paths, no root inside another. Raises RootRefused.
 
     ``protected_trees``: folders of ours (state, attach socket), existing or not. ``home``: beside the
-    one that the system knows. ``forced`` lifts what is too dangerous, not what cannot work: a missing folder.
+    one that the system knows. ``started_from``: started_from.py. ``forced`` lifts what is too dangerous, not
+    what cannot work: a missing folder.
     """
     resolved = [(path, _resolve(path)) for path in paths]
     if not forced:
-        guards = _Guards((*_guarded(protected_trees, home), *_in_homes(home)))
+        guards = _Guards((*started_from, *_guarded(protected_trees, home), *_in_homes(home)))
         for path, root in resolved:
             reason = _named(os.path.abspath(path)) or _named(root) or guards.danger(root)
-            if (reason := reason or _holds_a_home(root)) is not None:
+            reason = reason or _holds_a_home(root) or _astray(path, root, resolved)
+            if reason is not None:
                 shown = f"{path!r}" if path == root else f"{path!r} ({root!r})"
                 raise RootRefused(f"writable root {shown} is refused: {reason}; {LIFTED_BY} lifts this")
     return outermost(root for _, root in resolved)
+
+
+def links_to(path: str) -> Iterator[str]:
+    """The symbolic links on the way to an absolute path, by their real places."""
+    resolved = ""
+    for part in path.strip("/").split("/"):
+        step = f"{resolved}/{part}"
+        if os.path.islink(step):
+            yield step
+        resolved = os.path.realpath(step).rstrip("/")
+
+
+def _astray(path: str, root: str, resolved: Iterable[tuple[str, str]]) -> str | None:
+    """A link that an earlier run could have put there, since it lies where commands write: in the working
+    folder or in another root, and leads out of it. (`rmdir build; ln -s ../../elsewhere build`)"""
+    places = {os.path.realpath(os.curdir), *(other for _, other in resolved if other != root)} - {"/"}
+    for link in links_to(os.path.abspath(path)):
+        for place in places:
+            if is_in(os.path.dirname(link), [place]) and not is_in(root, [place]):
+                reason = f"the link {link!r} leads out of {place!r}, and a command could have made it"
+                return f"{reason}; name {root!r}"
+    return None
 
 
 def outermost(roots: Iterable[str]) -> tuple[str, ...]:

@@ -7,6 +7,10 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from egress_proxy.core.attach import OwnFiles
+
+NO_FILES = OwnFiles()
+
 BACKENDS = ("bwrap", "landlock")
 """The rungs of Linux, the strongest first: bwrap.py, landlock_rung.py."""
 
@@ -82,10 +86,12 @@ class NoNetwork:
 @dataclass(frozen=True, slots=True)
 class ThroughProxy:
     """The proxy is the only way out. ``attach``: its attach socket, absolute; ``port``: its data port, which
-    is the port on 127.0.0.1 that the command finds it at."""
+    is the port on 127.0.0.1 that the command finds it at. ``own``: the proxy's own files; None: it is too old
+    to tell."""
 
     attach: str
     port: int
+    own: OwnFiles | None = NO_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +110,25 @@ Egress = NoNetwork | ThroughProxy | PortsOnly | OpenNetwork
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of ours, by its absolute path as given. ``what``: for people, with the flag or variable."""
+
+    path: str
+    what: str
+
+
+class KeptRefused(SandboxUnavailable):
+    """A root would let the command write what steers the next run. The message names both."""
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """The policy of one command. All paths are absolute.
 
     ``roots``: as roots.py gives them, canonical. ``homes``: the folders whose secret files are masked, with
     the .env files below them and below ``cwd``. ``masks``: further paths that cannot be read; ``unmasked``:
-    paths that can, of what is masked by itself. ``protected``: paths that stay read-only in a root.
+    paths that can, of what is masked by itself. ``protected``: paths that stay read-only in a root; ``kept``:
+    the same, of what steers the next run, so that a rung that cannot do it refuses.
     ``extras``: names of variables that the child may have besides the harmless few. ``interactive``: the
     command gets the caller's terminal and job control.
     """
@@ -123,5 +142,6 @@ class SandboxSpec:
     unmasked: tuple[str, ...] = ()
     protect: bool = True
     protected: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
     extras: tuple[str, ...] = ()
     interactive: bool = False

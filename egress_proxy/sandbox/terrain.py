@@ -6,6 +6,7 @@ Looks at the file system and changes nothing. Next: protected.py and masks.py (t
 
 from dataclasses import dataclass
 
+from egress_proxy.sandbox.kept_files import kept_of
 from egress_proxy.sandbox.masks import Masked, masked_of
 from egress_proxy.sandbox.protected import Protection, ProtectionRefused, Scan, protection_of, scan
 from egress_proxy.sandbox.spec import Dimension, Enforcement, Gap, SandboxSpec, SandboxUnavailable
@@ -20,10 +21,11 @@ class Terrain:
 
     def protections(self, spec: SandboxSpec) -> tuple[Protection, ...]:
         """Raises SandboxUnavailable for what cannot be protected and is too dangerous to leave."""
-        if not spec.protect:
+        if not spec.protect and not kept_of(spec):
             return ()
         try:
-            return tuple(protection_of(found, spec.protected) for found in self.scans)
+            also = (*spec.protected, *(one.path for one in kept_of(spec)))
+            return tuple(protection_of(found, also) for found in self.scans)
         except ProtectionRefused as error:
             raise SandboxUnavailable(str(error)) from None
 

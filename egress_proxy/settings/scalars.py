@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from egress_proxy.core.attach import SOCKET_PATH_LIMIT_BYTES
+from egress_proxy.core.attach_place import SOCKET_PATH_LIMIT_BYTES
 from egress_proxy.settings.origins import Text
 
 # The longest path that fits sun_path on Linux is 107 bytes, on macOS 103.

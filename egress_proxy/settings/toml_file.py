@@ -67,7 +67,11 @@ def file_layer(file: SettingsFile) -> Layer | None:
 
 def _read(file: SettingsFile) -> bytes | None:
     try:
-        with open(file.path, "rb") as stream:
+        # A pipe without a writer would hold us for ever; a terminal too.
+        descriptor = os.open(file.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SettingsError(f"the settings file {file.path} is no regular file")
             _refuse_if_open_to_others(file.path, os.fstat(stream.fileno()))
             content = stream.read(FILE_LIMIT_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):

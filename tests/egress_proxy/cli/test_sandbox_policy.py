@@ -19,6 +19,7 @@ from egress_proxy.cli.sandbox_policy import (
     spec_of,
     working_folder,
 )
+from egress_proxy.core.attach import OwnFiles, Welcome, encode_answer
 from egress_proxy.sandbox.roots import homes
 from egress_proxy.sandbox.spec import (
     NoNetwork,
@@ -54,8 +55,10 @@ def test_flags_become_what_they_say(tmp_path: Path) -> None:
 
 def test_the_proxy_is_asked_for_its_port(tmp_path: Path) -> None:
     with attach_peer(tmp_path, WELCOME) as path:
-        assert spec("--proxy", path).egress == ThroughProxy(path, 8899)
-        assert spec("--allow-host", "localhost:8899", EGRESS_ATTACH=path).egress == ThroughProxy(path, 8899)
+        assert spec("--proxy", path).egress == ThroughProxy(path, 8899, None)
+        assert spec("--allow-host", "localhost:8899", EGRESS_ATTACH=path).egress == ThroughProxy(
+            path, 8899, None
+        )
     with pytest.raises(SandboxUnavailable, match="no proxy answers"):
         spec("--proxy", path)
 
@@ -135,3 +138,16 @@ def test_what_is_masked_is_said_in_one_short_line() -> None:
     paths = [f"/home/u/{name}" for name in ("a b", ".ssh", "c", "d", "e", "f", "g")]
     assert masked_line(paths[:2], ["/home/u"]) == "masked: ~/'a b', ~/.ssh (--no-mask PATH lets one be read)"
     assert " and 2 more" in masked_line(paths, ["/home/v"])
+
+
+def test_a_proxy_that_knows_the_question_names_its_own_files(tmp_path: Path) -> None:
+    own = OwnFiles((f"{tmp_path}/key",), (f"{tmp_path}/egress.toml",))
+    with attach_peer(tmp_path, encode_answer(Welcome("sandbox-1", 8899, own))) as path:
+        assert spec("--proxy", path).egress == ThroughProxy(path, 8899, own)
+
+
+def test_a_root_that_a_link_leads_to_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    spec("--writable-root", f"{tmp_path}/link")
+    assert capsys.readouterr().err == f"writable root {tmp_path}/link is {tmp_path}/real\n"

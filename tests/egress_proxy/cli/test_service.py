@@ -11,6 +11,7 @@ import pytest
 
 from egress_proxy.cli import service as product
 from egress_proxy.cli.plan import PolicyParts
+from egress_proxy.core.attach import OwnFiles
 from egress_proxy.core.events import Ended
 from egress_proxy.core.policy import Policy
 from egress_proxy.proxy.client_tokens import ClientTokens
@@ -76,7 +77,7 @@ def test_a_reload_keeps_nothing_that_was_made_of_the_secrets_before(start: Start
     port = start(broker(provider))
 
     def reloading() -> product.Service:
-        new = PolicyParts(Policy(), {}, ClientTokens())
+        new = PolicyParts(Policy(), {}, ClientTokens(), OwnFiles())
         return product.Service(port.parts, port.pool, lambda: new, lambda: None, 1.0, lambda *_: None)
 
     service = port.call(reloading)

@@ -19,11 +19,11 @@ from egress_proxy.core.attach import (
     Hello,
     HostDenial,
     HostUse,
+    OwnFiles,
     Refused,
     Report,
     Welcome,
     clean_label,
-    default_path,
     encode_answer,
     encode_hello,
     encode_report,
@@ -97,7 +97,7 @@ def with_use(**changed: Any) -> dict[str, Any]:
     ("parse", "message"),
     [
         (parse_hello, {"label": "x"}),
-        (parse_hello, {**HELLO, "attach": 2}),
+        (parse_hello, {**HELLO, "attach": 3}),
         (parse_hello, {**HELLO, "attach": True}),
         (parse_hello, {**HELLO, "attach": 1.0}),
         (parse_hello, {"attach": 1}),
@@ -178,16 +178,19 @@ def test_the_longest_report_there_is_stays_below_its_limit() -> None:
     assert parse_report(encode_report(report)) == report
 
 
-@pytest.mark.parametrize(
-    ("environ", "path"),
-    [
-        ({"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/h"}, "/run/user/7/egress-proxy/attach.sock"),
-        ({"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "/s/"}, "/s/egress-proxy/attach.sock"),
-        ({"XDG_STATE_HOME": "", "HOME": "/h"}, "/h/.local/state/egress-proxy/attach.sock"),
-        ({"HOME": "h"}, None),
-        ({"HOME": ""}, None),
-        ({}, None),
-    ],
-)
-def test_the_default_path_is_the_users_own_and_absolute(environ: dict[str, str], path: str | None) -> None:
-    assert default_path(environ) == path
+def test_an_answer_that_names_the_proxys_own_files_is_another_version() -> None:
+    """So that a caller and a proxy of the first version understand one another as before."""
+    welcome = Welcome("sandbox-1", 8899, OwnFiles(("/run/key", "/a\udcff"), ("/etc/egress.toml",)))
+    line = encode_answer(welcome)
+    assert json.loads(line)["attach"] == 2
+    assert parse_answer(line) == welcome
+    assert json.loads(encode_answer(Welcome("sandbox-1", 8899)))["attach"] == 1
+    assert parse_hello(encode_hello(Hello("x", names=True))) == Hello("x", names=True)
+    assert json.loads(encode_hello(Hello("x")))["attach"] == 1
+
+
+@pytest.mark.parametrize("secret", [None, "/a", ["a"], [1], [["/a"]]])
+def test_files_that_are_no_absolute_paths_are_no_answer(secret: object) -> None:
+    line = json.dumps({"attach": 2, "client": "c", "port": 1, "secret": secret, "kept": []}).encode() + b"\n"
+    with pytest.raises(AttachError):
+        parse_answer(line)

@@ -242,7 +242,7 @@ INSTEAD_OF_HELLO: dict[str, Wrong] = {
     "nothing": lambda one: one.sock.shutdown(socket.SHUT_WR),
     "half a line": half_a_line,
     "no JSON": lambda one: one.sock.sendall(b"GET / HTTP/1.1\r\n\r\n"),
-    "another version": lambda one: one.sock.sendall(b'{"attach":2,"label":""}\n'),
+    "another version": lambda one: one.sock.sendall(b'{"attach":3,"label":""}\n'),
     "a line too long": lambda one: one.sock.sendall(b"x" * (LINE_LIMIT + 1)),
     "a descriptor with it": lambda one: one.hand_out(server(), octets=b'{"attach":1,"label":""}\n'),
     "a hand-out at once": lambda one: one.hand_out(server()),
@@ -307,8 +307,8 @@ def test_a_second_message_ends_the_sandbox(port: DataPort, call: Call, wrong: Wr
 
 def test_a_hello_that_is_wrong_is_told_why(port: DataPort, call: Call) -> None:
     one = call()
-    one.sock.sendall(b'{"attach":2,"label":""}\n')
-    assert one.read_line() == {"attach": 1, "error": "the attach version must be 1"}
+    one.sock.sendall(b'{"attach":3,"label":""}\n')
+    assert one.read_line() == {"attach": 1, "error": "the attach version must be 1 or 2"}
 
 
 @pytest.mark.parametrize("steps", [0, 1])

@@ -18,8 +18,8 @@ def test_no_list_is_open_and_an_empty_one_is_closed() -> None:
 @pytest.mark.parametrize("entry", ["127.0.0.1:8899", "localhost:8899", "[::1]:8899"])
 def test_the_port_of_the_proxy_means_the_proxy(tmp_path: Path, entry: str) -> None:
     with attach_peer(tmp_path, WELCOME) as path:
-        assert egress_of(read_host_list([entry]), path) == ThroughProxy(path, 8899)
-        assert through_proxy(path) == ThroughProxy(path, 8899)
+        assert egress_of(read_host_list([entry]), path) == ThroughProxy(path, 8899, None)
+        assert through_proxy(path) == ThroughProxy(path, 8899, None)
 
 
 @pytest.mark.parametrize(

@@ -264,3 +264,25 @@ def test_a_name_that_is_obeyed_anywhere_is_no_root_in_a_project_either(tmp_path:
         assert name in refusal(tmp_path / "project" / spelt).lower()
         assert name in refusal(tmp_path / "project" / spelt / "inner").lower()
     assert canonical_roots([f"{tmp_path}/project"])
+
+
+def test_a_link_that_a_command_could_have_made_is_refused_where_it_leads_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("work/inside", "elsewhere", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "work/build").symlink_to("../elsewhere")
+    (tmp_path / "work/near").symlink_to("inside")
+    assert canonical_roots([f"{tmp_path}/work/build"]) == (f"{tmp_path}/elsewhere",)
+    assert "leads out of" in refusal_of([f"{tmp_path}/work", f"{tmp_path}/work/build"])
+    monkeypatch.chdir(tmp_path / "work")
+    assert f"name '{tmp_path}/elsewhere'" in refusal("build")
+    assert canonical_roots(["near"]) == (f"{tmp_path}/work/inside",)
+    assert canonical_roots(["build"], forced=True) == (f"{tmp_path}/elsewhere",)
+    assert canonical_roots(["../elsewhere"]) == (f"{tmp_path}/elsewhere",)
+
+
+def refusal_of(paths: list[str]) -> str:
+    with pytest.raises(RootRefused) as refused:
+        canonical_roots(paths)
+    return str(refused.value)

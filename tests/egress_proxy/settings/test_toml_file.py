@@ -1,5 +1,6 @@
 """Which file is read, and that a bad one is named with its line and without its content."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,16 @@ def test_a_default_file_that_is_there_must_be_readable(tmp_path: Path) -> None:
     assert "is unreadable: Is a directory" in refusal(tmp_path, named=False)
 
 
-def test_a_file_without_end_is_refused() -> None:
-    assert "longer than 4 MiB" in refusal(Path("/dev/zero"))
+def test_what_is_no_regular_file_is_refused_and_waited_for_by_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        assert "is no regular file" in refusal(path)
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"#" * (FILE_LIMIT_BYTES + 1))
+    (tmp_path / "long").chmod(0o600)
+    assert "longer than 4 MiB" in refusal(tmp_path / "long")
     assert FILE_LIMIT_BYTES == 4 * 1024 * 1024
 
 
