@@ -22,6 +22,7 @@ import structlog
 
 from egress_proxy.core.events import (
     ControlRefused,
+    EndCause,
     Ended,
     Event,
     Faulted,
@@ -65,6 +66,8 @@ def _level(event: Event) -> int:
         return logging.ERROR if event.error else logging.INFO
     if isinstance(event, Ended) and event.reason is not None:
         return logging.INFO  # it was refused after all: by what TLS named, or by what the upstream did
+    if isinstance(event, Ended) and event.cause is EndCause.REFLECTION:
+        return logging.INFO  # the client sees no more than a reset
     return _LEVELS.get(type(event), logging.INFO)
 
 

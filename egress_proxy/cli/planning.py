@@ -19,6 +19,7 @@ from egress_proxy.cli.secret_source import (
     exposed_among,
     read_secrets,
     source_names,
+    unsearched_among,
     variables_among,
 )
 from egress_proxy.cli.service_checks import bind_of, check_service, resolver_of, warnings_of
@@ -112,7 +113,7 @@ def plan_service(command: Command, environ: Mapping[str, str], wipe: Wipe) -> Pl
         reload,
     )
     warnings = (*warnings_of(checked.loaded, checked.policy), *exposed_among(checked.secrets))
-    return Planned(plan, (*warnings, *attach.warnings))
+    return Planned(plan, (*warnings, *unsearched_among(secrets.credentials), *attach.warnings))
 
 
 def shows_color(environ: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from egress_proxy.cli.inject_source import InjectRule, inject_rules
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import Key
-from egress_proxy.vault.injection import Credential
+from egress_proxy.vault.injection import Credential, unsearched
 from egress_proxy.vault.secret import Secret
 from egress_proxy.vault.sources import (
     SecretSource,
@@ -91,6 +91,17 @@ def exposed_among(names: Iterable[SourceName]) -> Iterator[str]:
     """A warning for each file that every user of this machine may read."""
     for name in sorted(map(str, filter(is_open_to_all, names))):
         yield f"secret source {name} can be read by every user of this machine; chmod o-r keeps it yours"
+
+
+def unsearched_among(credentials: Mapping[str, Credential]) -> Iterator[str]:
+    """A warning for each rule whose credential the reflection guard cannot look for in answers."""
+    for rule, credential in credentials.items():
+        try:
+            reason = unsearched(credential.current())
+        except SecretUnavailable:  # it went since it was read a moment ago: each request is refused
+            continue
+        if reason is not None:
+            yield f"the secret of inject rule {rule} {reason}: answers that show it are not masked"
 
 
 def _tokens(loaded: Loaded) -> tuple[Reference | None, Reference | None, dict[str, Reference]]:

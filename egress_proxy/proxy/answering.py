@@ -13,7 +13,7 @@ from egress_proxy.proxy.reflection import BodyGuard, GzipInspector, body_guard
 from egress_proxy.proxy.secret_search import Forms
 
 _CODINGS_SHOWN = 100
-# What is decompressed before others have their turn: at deflate's highest ratio that is 16 MiB of text.
+# Kept small: at deflate's highest ratio it is 16 MiB of text, inspected in many turns while it is held.
 _GZIP_READ_BYTES = 16_384
 # An upstream that goes on and on with interim answers never gives one.
 _INTERIM_LIMIT = 64
@@ -56,21 +56,43 @@ class Answering:
         Raises UpstreamLost, NotHttp, ReflectionFound, BodyNotInspectable; then it gets nothing.
         """
         self._http.feed(data)
+        return self.go_on()
+
+    def go_on(self) -> bytes:
+        """The same for what was taken in before, as much as one turn may look at. Raises the same."""
         ready: list[bytes] = []
-        while not self.is_over:
+        if self.is_behind and self._guard is not None:
+            self._guard.go_on()
+        while not self.is_over and not self.is_behind:
             part = self._http.answer()
             match part:
                 case None:
                     break
                 case bytes():
-                    ready.append(self._passed(part))
+                    self._take_part(part)
                 case AnswerEnd():
                     ready.append(self._finish(part))
                 case AnswerHead() if part.status < 200:
                     ready.append(self._interim(part))
                 case AnswerHead():
                     ready.append(self._begin(part))
+        if not self.is_over and self._guard is not None:
+            ready.append(self._framed(self._guard.release()))
         return b"".join(ready)
+
+    def let_go(self) -> bytes:
+        """What waited for more, once its time is up. Raises the same."""
+        return b"" if self._guard is None else self._framed(self._guard.flush())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `go_on` is owed before anything else is taken in."""
+        return self._guard is not None and self._guard.is_behind
+
+    @property
+    def holds(self) -> bool:
+        """Whether something waits that `let_go` is to send on."""
+        return self._guard is not None and self._guard.holds and not self.is_over
 
     @property
     def read_limit_bytes(self) -> int | None:
@@ -93,12 +115,13 @@ class Answering:
         self.status = head.status
         return self._side.start(self._masked(head))
 
-    def _passed(self, data: bytes) -> bytes:
-        return b"" if self._guard is None else self._framed(self._guard.feed(data))
+    def _take_part(self, data: bytes) -> None:
+        if self._guard is not None:
+            self._guard.take(data)
 
     def _finish(self, end: AnswerEnd) -> bytes:
         self.is_over = True
-        rest = b"" if self._guard is None else self._framed(self._guard.finish())
+        rest = b"" if self._guard is None else self._framed(self._guard.flush())
         return rest + self._side.end(self._masked_headers(end.trailers))
 
     def _framed(self, data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """One exchange: the request goes up while the answer comes down, driven by its two sockets, without a task.
 
 An upstream may answer before the body is through, so both directions are open at once. No credential is
-known here beyond the forms to look for. Next: answering.py (the answer's bytes), forward.py (who starts it).
+known here beyond the forms to look for. Next: delivery.py (the way down), forward.py (who starts it).
 """
 
 from collections.abc import Callable
@@ -10,12 +10,13 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.proxy.answering import Answering, UpstreamLost
 from egress_proxy.proxy.client_side import ClientSide
+from egress_proxy.proxy.delivery import ClientLost, Delivery
 from egress_proxy.proxy.http1 import NotHttp
 from egress_proxy.proxy.order import ExchangeEnd, ForwardLimits, Order
 from egress_proxy.proxy.recorder import Recording
 from egress_proxy.proxy.reflection import BodyNotInspectable, ReflectionFound
 from egress_proxy.proxy.secret_search import Forms
-from egress_proxy.proxy.stream import SocketStream, StreamReset, StreamTruncated, unheard
+from egress_proxy.proxy.stream import SocketStream, StreamReset, unheard
 from egress_proxy.proxy.upstream_pool import Upstream
 from egress_proxy.vault.injection import UpstreamHead
 
@@ -26,10 +27,6 @@ CLIENT_LEFT_S = 2.0
 AHEAD_LIMIT_BYTES = 65_536
 
 
-class ClientLost(Exception):
-    """The client reset its connection, ended in the middle of its body, or does not take its answer in."""
-
-
 _UNREADABLE_BODY = UpstreamLost(Reason.BODY_NOT_INSPECTABLE, "its body is not what its Content-Encoding says")
 
 
@@ -37,7 +34,7 @@ class Exchange:
     """After `start` it ends by itself and tells ``on_end`` once, or by `cut`."""
 
     __slots__ = (
-        *("_allow", "_client", "_down", "_expects_continue", "_has_left", "_has_sent", "_head", "_is_over"),
+        *("_allow", "_client", "_down", "_expects_continue", "_delivery", "_has_left", "_head", "_is_over"),
         *("_is_sent_whole", "_is_upload_over", "_limits", "_on_end", "_upstream"),
         *("recording", "sent_bytes", "side"),
     )
@@ -68,10 +65,18 @@ class Exchange:
             is_head=order.head.method == "HEAD",
             opaque_bodies=order.route.opaque_bodies,
         )
+        self._delivery = Delivery(
+            client,
+            upstream.stream,
+            self._down,
+            drive=self._drive,
+            on_step=self._on_step,
+            on_over=self._finish,
+        )
         self._expects_continue = bool(order.head.values(b"expect"))
         self.sent_bytes = 0
         self._is_upload_over = self._is_sent_whole = False
-        self._has_left = self._has_sent = self._is_over = False
+        self._has_left = self._is_over = False
 
     @property
     def status(self) -> int | None:
@@ -96,12 +101,6 @@ class Exchange:
 
     def _on_client(self) -> None:
         self._drive(self._look_after_client if self._is_upload_over else self._upload)
-
-    def _on_upstream(self) -> None:
-        self._drive(self._answer)
-
-    def _on_client_room(self) -> None:
-        self._drive(self._go_on_answering)
 
     def _on_upstream_room(self) -> None:
         self._drive(self._go_on_uploading)
@@ -139,7 +138,7 @@ class Exchange:
         first = self._upstream.http.start(self._head.method, self._head.target, headers)
         self.side.feed(self._client.take_unread())
         self._send_up(first + self._next_of_body())
-        self._upstream.stream.look_on(self._on_upstream)
+        self._delivery.start()
         self._limit()
 
     def _next_of_body(self) -> bytes:
@@ -196,51 +195,12 @@ class Exchange:
 
     # The answer.
 
-    def _answer(self) -> None:
-        """One read of the upstream's, to the client at once: an event must not wait for the next."""
-        while True:
-            data = self._take()
-            if data is None:
-                return
-            ready = self._down.take_in(data)
-            if ready:
-                self._has_sent = True
-                self._send_down(ready)
-            if self._down.is_over and not self._client.is_clogged():
-                self._finish()
-                return
-            if ready or not self._has_left:  # one that has left is not waited for on and on
-                self._limit()
-            if self._client.is_clogged():
-                self._upstream.stream.look_on(None)
-                return
-            if not self._upstream.stream.has_more():
-                return
+    def _on_client_room(self) -> None:
+        self._drive(self._delivery.go_on)
 
-    def _take(self) -> bytes | None:
-        try:
-            return self._upstream.stream.take(self._down.read_limit_bytes)
-        except StreamReset:
-            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream reset the connection") from None
-        except StreamTruncated:
-            raise UpstreamLost(Reason.UPSTREAM_PROTOCOL, "the upstream broke off the connection") from None
-
-    def _send_down(self, data: bytes) -> None:
-        try:
-            self._client.give(data)
-        except StreamReset as error:
-            raise ClientLost from error
-
-    def _go_on_answering(self) -> None:
-        if self._client.is_broken():
-            raise ClientLost
-        if self._down.is_over:
-            self._finish()
-            return
-        self._limit()
-        self._upstream.stream.look_on(self._on_upstream)
-        if self._upstream.stream.has_more():
-            self._answer()
+    def _on_step(self, has_sent: bool) -> None:
+        if has_sent or not self._has_left:  # one that has left is not waited for on and on
+            self._limit()
 
     # Time.
 
@@ -269,7 +229,7 @@ class Exchange:
         self._end(ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=is_whole))
 
     def _refuse(self, lost: UpstreamLost) -> None:
-        if self._has_sent and self._down.status is not None:
+        if self._delivery.has_sent and self._down.status is not None:
             self._break_off(EndCause.TRUNCATED)
             return
         deny = Deny(lost.reason, self._allow.target, self._allow.rule, lost.detail)
@@ -284,6 +244,7 @@ class Exchange:
         if self._is_over:
             return
         self._is_over = True
+        self._delivery.stop()
         for stream in (self._client, self._upstream.stream):
             stream.look_on(None)
             stream.on_room = unheard

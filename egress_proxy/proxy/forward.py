@@ -17,7 +17,7 @@ from egress_proxy.proxy.recorder import Recorder, Recording
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Lane, Upstream, UpstreamPool
-from egress_proxy.vault.injection import Credential, HeldCredential, Rewriter, UpstreamHead, secret_forms
+from egress_proxy.vault.injection import Credential, HeldCredential, Rewriter, UpstreamHead, secret_texts
 from egress_proxy.vault.sources import SecretUnavailable
 
 # Methods that change nothing, or the same once as twice (RFC 9110 9.2.2): may be sent again on a new
@@ -148,7 +148,7 @@ class Forwarder:
         held = credential.current() if credential else None
         rule = self._rules.get(order.route.name)
         if rule is None or rule.route is not order.route or rule.held != held:
-            forms = Forms(secret_forms(held) if held else ())
+            forms = Forms(secret_texts(held) if held else ())
             rule = _Rule(order.route, self._pool.lane(order.route), held, Rewriter(order.route, held), forms)
             self._rules[order.route.name] = rule
         return rule

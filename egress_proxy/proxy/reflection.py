@@ -1,23 +1,27 @@
 """The reflection guard: an answer must not hand the injected secret back to the client.
 
-Bytes in, bytes out: no I/O, no HTTP, and what it looks for is passed in.
-Next: secret_search.py (how forms are found), proxy/forward.py (the caller).
+A client may make the upstream send its guesses, so when and in which pieces a body goes on must not tell
+how much of the secret a text matches. What may go at once is told from line ends and lengths alone; the rest
+waits for more, or for a short time (exchange.py keeps it). Only a whole form changes what the client gets.
+Bytes in, bytes out: no I/O, no clock, no HTTP. Next: secret_search.py (forms), answering.py (the caller).
 """
 
 import zlib
+from collections import deque
 from typing import NoReturn, Protocol
 
 from egress_proxy.proxy.secret_search import Forms
 
-# Compressed bytes inspected in one step; 4 MiB of text at deflate's highest ratio, 1:1032.
+# Compressed bytes that go on together, or not.
 _STEP_BYTES = 4_096
 # Text decompressed at once: bounds the memory that a bomb can take.
 _TEXT_STEP_BYTES = 65_536
-# What may wait while step after step ends like a form begins: no chance, a hostile upstream's work.
-_HELD_LIMIT_BYTES = 1_048_576
+# Text inspected before everybody else has a turn: 1 MB of a bomb is 1 GB of text.
+_TURN_TEXT_BYTES = 131_072
 
 _GZIP_WBITS = 31  # zlib's sign for: a gzip wrapper, and nothing else
 _GZIP_FIRST_BYTE = b"\x1f"
+_LINE_END = b"\n"
 
 
 class ReflectionFound(Exception):
@@ -25,128 +29,192 @@ class ReflectionFound(Exception):
 
 
 class BodyNotInspectable(Exception):
-    """The body is not what its Content-Encoding says, or made to be held back: abort."""
+    """The body is not what its Content-Encoding says: abort."""
 
 
 class BodyGuard(Protocol):
-    """Takes a body in pieces, gives what may be sent on. ``hits``: how often the secret was met."""
+    """Takes a body in pieces. While one `is_behind`, `go_on` in the loop's next turn and give it nothing.
 
-    hits: int
+    All but the properties raise ReflectionFound, BodyNotInspectable.
+    """
 
-    def feed(self, chunk: bytes) -> bytes:
-        """What may go out now. Raises ReflectionFound, BodyNotInspectable."""
+    @property
+    def is_behind(self) -> bool: ...
 
-    def finish(self) -> bytes:
-        """The rest of a body that ended well; one that was cut off is aborted, not finished."""
+    @property
+    def holds(self) -> bool:
+        """Whether something waits for more, or for its time."""
+
+    def take(self, chunk: bytes) -> None: ...
+
+    def go_on(self) -> None: ...
+
+    def release(self) -> bytes:
+        """What may go out now: all up to a line end, and what is longer ago than a form is long."""
+
+    def flush(self) -> bytes:
+        """All of it: its time is up, or the body has ended well. One that was cut off is aborted."""
 
 
 class Masker:
-    """For plain bodies: a star for each byte of a form, so that lengths and framing stay true."""
+    """For plain bodies: a star for each byte of a form, so that lengths and framing stay true.
 
-    __slots__ = ("_forms", "_held", "hits")
+    Of a form that completes after its beginning went out, the rest is masked.
+    """
+
+    __slots__ = ("_forms", "_recent", "_unsent_bytes")
+
+    is_behind = False
 
     def __init__(self, forms: Forms) -> None:
-        self.hits = 0
         self._forms = forms
-        self._held = b""
+        self._recent = b""  # as it came: what went out last, then what did not yet
+        self._unsent_bytes = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        data = self._held + chunk
-        return self._masked(data, self._forms.unfinished(data, 0))
+    @property
+    def holds(self) -> bool:
+        return self._unsent_bytes > 0
 
-    def finish(self) -> bytes:
-        # What was held can be a form where a longer one might have come.
-        return self._masked(self._held, len(self._held)) if self._held else b""
+    def take(self, chunk: bytes) -> None:
+        self._recent += chunk
+        self._unsent_bytes += len(chunk)
 
-    def _masked(self, data: bytes, end: int) -> bytes:
-        """``data`` up to ``end``, masked. The rest, nothing or a form's proper prefix, is held."""
-        parts, done = [], 0
-        if self._forms.found_in(data):
-            # A form that begins before ``end`` is settled: none can begin earlier or grow longer.
-            while (hit := self._forms.first_in(data, done)) and hit.start() < end:
-                parts += [data[done : hit.start()], b"*" * len(hit[0])]
-                self.hits += 1
-                done = hit.end()
-                if done > end:
-                    end = self._forms.unfinished(data, done)
-        self._held = data[end:]
-        return b"".join((*parts, data[done:end]))
+    def go_on(self) -> None:
+        """Never behind."""
+
+    def release(self) -> bytes:
+        since_line_end = len(self._recent) - (self._recent.rfind(_LINE_END) + 1)
+        return self._all_but(min(self._unsent_bytes, since_line_end, self._forms.window_bytes))
+
+    def flush(self) -> bytes:
+        return self._all_but(0)
+
+    def _all_but(self, kept_bytes: int) -> bytes:
+        data, window = self._recent, self._forms.window_bytes
+        start, end = len(data) - self._unsent_bytes, len(data) - kept_bytes
+        if start == end:
+            return b""
+        self._unsent_bytes = kept_bytes
+        self._recent = data[max(0, len(data) - window) :]
+        return self._forms.mask(data)[start:end]
 
 
 class GzipInspector:
-    """For gzip: the bytes pass as they are, inspected in parallel; a hit ends the answer.
+    """For gzip: the bytes pass as they are, inspected in parallel; a hit ends the answer."""
 
-    What a client can decode from the bytes released so far never ends in the beginning of a form.
-    Names and comments in gzip's own headers are not looked at.
-    """
-
-    __slots__ = ("_forms", "_held", "_is_trailing", "_member", "_refusal", "_tail", "hits")
+    __slots__ = (
+        *("_began_text", "_forms", "_has_more_inside", "_header", "_is_trailing", "_line_end_at"),
+        *("_member", "_part", "_recent", "_refusal", "_settled", "_text_bytes", "_todo", "_waiting"),
+    )
 
     def __init__(self, forms: Forms) -> None:
-        self.hits = 0
         self._forms = forms
         self._member = zlib.decompressobj(_GZIP_WBITS)
-        self._is_trailing = False  # behind the last member
-        self._tail = b""  # the end of the text, as far as it is the beginning of a form
-        self._held = bytearray()
+        self._began_text = False  # the member's header is over
+        self._is_trailing = False  # after the last member
+        self._has_more_inside = False  # zlib has text left of what it took in
+        self._todo = b""
+        self._part = b""  # inspected, but for the text left inside zlib
+        self._settled = bytearray()
+        self._waiting: deque[tuple[bytes, int]] = deque()  # what was inspected, and where its text ends
+        self._recent = self._header = b""  # the text's last bytes, and those of what is no text
+        self._text_bytes = self._line_end_at = 0
         self._refusal: Exception | None = None
 
-    def feed(self, chunk: bytes) -> bytes:
+    @property
+    def is_behind(self) -> bool:
+        return bool(self._todo) or self._has_more_inside
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self, chunk: bytes) -> None:
         self._raise_refusal()
-        released = bytearray()
-        for at in range(0, len(chunk), _STEP_BYTES):
-            step = chunk[at : at + _STEP_BYTES]
-            self._held += step
-            self._inspect(step)
-            if not self._tail:
-                released += self._held
-                self._held.clear()
-        if len(self._held) > _HELD_LIMIT_BYTES:
-            self._refuse(BodyNotInspectable("the body gives no moment to release it"))
-        return bytes(released)
+        self._todo += chunk
+        self.go_on()
 
-    def finish(self) -> bytes:
+    def go_on(self) -> None:
         self._raise_refusal()
-        rest = bytes(self._held)
-        self._held.clear()
-        return rest
+        enough = self._text_bytes + _TURN_TEXT_BYTES
+        while self.is_behind and self._text_bytes < enough:
+            if self._is_trailing:
+                self._pass_trailing()
+            elif self._member.eof:
+                self._next_member()
+            else:
+                self._inflate()
 
-    def _inspect(self, compressed: bytes) -> None:
-        while compressed and not self._is_trailing:
-            step = self._next_member if self._member.eof else self._inflate
-            compressed = step(compressed)
-        # Behind the last member: clients that show these bytes at all show them as they are.
-        self._scan(compressed)
+    def release(self) -> bytes:
+        self._raise_refusal()
+        settled_at = max(self._line_end_at, self._text_bytes - self._forms.window_bytes)
+        while self._waiting and self._waiting[0][1] <= settled_at:
+            self._settled += self._waiting.popleft()[0]
+        released, self._settled = bytes(self._settled), bytearray()
+        return released
 
-    def _next_member(self, compressed: bytes) -> bytes:
-        # Python's gzip skips zeros and reads on, so another member may hide behind them.
-        rest = compressed.lstrip(b"\0")
-        if rest.startswith(_GZIP_FIRST_BYTE):
-            self._member = zlib.decompressobj(_GZIP_WBITS)
-        else:
-            self._is_trailing = bool(rest)
-        return rest
+    def flush(self) -> bytes:
+        self._line_end_at = self._text_bytes
+        return self.release()
 
-    def _inflate(self, compressed: bytes) -> bytes:
-        """Inspect what ``compressed`` adds to the member; returns what stands behind the member."""
-        is_full = True
+    def _inflate(self) -> None:
+        step = self._todo[:_STEP_BYTES]
+        try:
+            text = self._member.decompress(step, _TEXT_STEP_BYTES)
+        except zlib.error:
+            self._refuse(BodyNotInspectable("the body is not gzip"))
+        used = len(step) - len(self._member.unconsumed_tail) - len(self._member.unused_data)
+        self._use(used)
+        self._scan_header(text)
+        self._scan(text)
         # A full step can leave text in zlib with no input left; the client would see that text.
-        while is_full and not self._member.eof:
-            try:
-                text = self._member.decompress(compressed, _TEXT_STEP_BYTES)
-            except zlib.error:
-                self._refuse(BodyNotInspectable("the body is not gzip"))
-            self._scan(text)
-            compressed = self._member.unconsumed_tail
-            is_full = len(text) == _TEXT_STEP_BYTES
-        return self._member.unused_data
+        self._has_more_inside = len(text) == _TEXT_STEP_BYTES and not self._member.eof
+        if not self._has_more_inside:
+            self._wait()
+
+    def _next_member(self) -> None:
+        # Python's gzip skips zeros and reads on, so another member may hide behind them.
+        self._use(len(self._todo) - len(self._todo.lstrip(b"\0")))
+        self._wait()
+        if self._todo.startswith(_GZIP_FIRST_BYTE):
+            self._member = zlib.decompressobj(_GZIP_WBITS)
+            self._began_text, self._header = False, b""
+        else:
+            self._is_trailing = bool(self._todo)
+
+    def _pass_trailing(self) -> None:
+        # Clients that show these bytes at all show them as they are.
+        self._scan(self._todo)
+        self._use(len(self._todo))
+        self._wait()
+
+    def _use(self, size: int) -> None:
+        self._part += self._todo[:size]
+        self._todo = self._todo[size:]
+
+    def _wait(self) -> None:
+        self._waiting.append((self._part, self._text_bytes))
+        self._part = b""
+
+    def _scan_header(self, text: bytes) -> None:
+        """A member's header has a file name and a comment, which some clients show."""
+        if not self._began_text:
+            self._header = self._sought_in(self._header + self._part)
+            self._began_text = bool(text)
 
     def _scan(self, text: bytes) -> None:
-        data = self._tail + text
+        if text:
+            line_end = text.rfind(_LINE_END) + 1
+            if line_end:
+                self._line_end_at = self._text_bytes + line_end
+            self._text_bytes += len(text)
+            self._recent = self._sought_in(self._recent + text)
+
+    def _sought_in(self, data: bytes) -> bytes:
+        """The end of the data, if no form stands in it."""
         if self._forms.found_in(data):
-            self.hits += 1
             self._refuse(ReflectionFound("the answer holds the credential"))
-        self._tail = data[self._forms.unfinished(data, 0) :]
+        return data[max(0, len(data) - self._forms.window_bytes) :]
 
     def _refuse(self, refusal: Exception) -> NoReturn:
         self._refusal = refusal
@@ -161,16 +229,26 @@ class GzipInspector:
 class PassThrough:
     """For codings that a rule lets pass unread (`opaque_bodies`)."""
 
-    __slots__ = ("hits",)
+    __slots__ = ("_ready",)
+
+    is_behind = False
+    holds = False
 
     def __init__(self) -> None:
-        self.hits = 0
+        self._ready = b""
 
-    def feed(self, chunk: bytes) -> bytes:
-        return chunk
+    def take(self, chunk: bytes) -> None:
+        self._ready += chunk
 
-    def finish(self) -> bytes:
-        return b""
+    def go_on(self) -> None:
+        """Never behind."""
+
+    def release(self) -> bytes:
+        ready, self._ready = self._ready, b""
+        return ready
+
+    def flush(self) -> bytes:
+        return self.release()
 
 
 def body_guard(content_encodings: bytes | None, forms: Forms, opaque: bool) -> BodyGuard | None:

@@ -5,14 +5,13 @@ Next: proxy/forward.py (sends the head), proxy/reflection.py (looks for the form
 """
 
 import base64
-import json
 import re
 from dataclasses import dataclass, field
-from urllib.parse import quote_from_bytes
 
 from egress_proxy.core.access import InjectRoute
 from egress_proxy.core.host import host_text
 from egress_proxy.core.request import RequestHead
+from egress_proxy.vault.placeholder import guessable
 from egress_proxy.vault.secret import Secret, flaw
 from egress_proxy.vault.sources import SecretSource
 
@@ -45,11 +44,6 @@ _WEIGHTED = re.compile(
 )
 
 _PLACE = "{secret}"
-# Shorter stretches of base64 stand in innocent text by chance.
-_BASE64_LEAST_BYTES = 8
-# What encoders leave as it is: nothing, slashes (Python), the marks of JavaScript.
-_URL_SAFE = ("", "/", "!'()*")
-_HEX_ESCAPE = re.compile(rb"%[0-9A-F]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +79,8 @@ class Credential:
         # Never str.format: `{secret.__class__}` would be evaluated.
         if self.format.count(_PLACE) != 1 or flaw(self.format.replace(_PLACE, "x")) is not None:
             raise ValueError(f"the credential's format is not printable ASCII with one {_PLACE}")
+        if set("{}") & set(self.format.replace(_PLACE, "")):
+            raise ValueError(f"the credential's format holds braces other than those of {_PLACE}")
 
     def current(self) -> HeldCredential:
         """Raises SecretUnavailable."""
@@ -163,37 +159,33 @@ def _readable_codings(head: RequestHead) -> bytes:
     return b"identity, gzip" if weight > 0 else b"identity"
 
 
-def secret_forms(credential: HeldCredential) -> tuple[bytes, ...]:
-    """What an answer must not hold, longest first: the whole value and the secret alone, each raw,
-    in base64, URL-encoded and escaped for JSON.
+def secret_texts(credential: HeldCredential) -> tuple[bytes, ...]:
+    """What an answer must not hold, in any spelling: the whole value, and its secret parts alone.
 
-    Raw has no least length: a secret of one letter blanks that letter out of every answer. Such a
-    secret can be guessed; the guard cannot help it. Not covered: hex, HTML entities, base64 broken
-    into lines, what a secret that is base64 itself decodes to, an answer fetched in ranges.
+    A secret part is what stands for `{secret}`, and of a value given whole what follows its scheme; of
+    Basic also the pair and the password that it decodes to (RFC 7617 2). What is `guessable` is left out:
+    it would be starred out of innocent text.
     """
-    texts = {credential.value(), credential.secret.reveal().encode("ascii")}
-    spellings = (_base64_forms, _url_forms, _json_forms)
-    forms = texts.union(*(spell(text) for text in texts for spell in spellings))
-    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+    parts = _secret_parts(credential)
+    texts = [part for part in parts if guessable(part.decode("latin-1")) is None]
+    whole = [credential.value()] if parts[0] in texts else []
+    return tuple(dict.fromkeys((*whole, *texts)))
 
 
-def _base64_forms(text: bytes) -> set[bytes]:
-    """Found in the base64 of longer texts too: ``text`` begins at one of three places of a group of
-    three bytes, and what counts are the characters in which no neighbouring byte has a part."""
-    forms = set()
-    for before in range(3):
-        first, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            forms.add(encode(bytes(before) + text)[first:end])
-    return {form for form in forms if len(form) >= _BASE64_LEAST_BYTES}
+def unsearched(credential: HeldCredential) -> str | None:
+    """Why a part of the credential is not looked for in answers, in words that hold nothing of it."""
+    reasons = (guessable(part.decode("latin-1")) for part in _secret_parts(credential))
+    return next(filter(None, reasons), None)
 
 
-def _url_forms(text: bytes) -> set[bytes]:
-    quoted = {quote_from_bytes(text, safe).encode("ascii") for safe in _URL_SAFE}
-    quoted |= {form.replace(b"%20", b"+") for form in quoted}
-    return quoted | {_HEX_ESCAPE.sub(lambda escape: escape[0].lower(), form) for form in quoted}
-
-
-def _json_forms(text: bytes) -> set[bytes]:
-    inner = json.dumps(text.decode("ascii"))[1:-1].encode("ascii")
-    return {inner, inner.replace(b"/", rb"\/")}  # PHP escapes slashes as well
+def _secret_parts(credential: HeldCredential) -> tuple[bytes, ...]:
+    scheme, _, rest = credential.value().partition(b" ")
+    is_whole = credential.format == _PLACE and rest
+    secret = rest.lstrip(b" ") if is_whole else credential.secret.reveal().encode("ascii")
+    if scheme.lower() != b"basic":
+        return (secret,)
+    try:
+        pair = base64.b64decode(rest + b"=" * (-len(rest) % 4), validate=True)
+    except ValueError:
+        return (secret,)
+    return tuple(filter(None, (secret, pair, pair.partition(b":")[2])))

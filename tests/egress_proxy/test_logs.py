@@ -127,6 +127,7 @@ USUAL_ONES: list[Event] = [
     Reloaded("", 2),
     SandboxChanged(Client("sandbox-1", "npm test"), "attached", 71),
     ServiceChanged("started", ""),
+    Ended("r", ANYBODY, TARGET, Door.ABSOLUTE, EndCause.REFLECTION, 1, 2, 0.5),
 ]
 MORE_ONES: list[Event] = [
     Ended("r", ANYBODY, TARGET, Door.TUNNEL, EndCause.DONE, 1, 2, 0.5),

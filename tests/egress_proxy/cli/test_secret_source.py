@@ -12,11 +12,13 @@ from egress_proxy.cli.secret_source import (
     exposed_among,
     read_secrets,
     source_names,
+    unsearched_among,
     variables_among,
 )
 from egress_proxy.settings.load import Loaded, load
 from egress_proxy.settings.origins import SettingsError, Text
-from egress_proxy.vault.sources import parse_source
+from egress_proxy.vault.injection import Credential
+from egress_proxy.vault.sources import open_source, parse_source
 
 RULE = {"name": "provider", "host": "api.example.com", "secret": "env:KEY", "format": "Bearer {secret}"}
 ENVIRON = {"KEY": "CANARY-key", "T1": "CANARY-1", "T2": "CANARY-2", "T3": "CANARY-3"}
@@ -198,3 +200,15 @@ def test_a_file_that_everybody_can_read_is_warned_of(tmp_path: Path) -> None:
     names = [parse_source(f"file:{tmp_path}/{name}") for name in ("open", "own", "absent")]
     [warning] = exposed_among(names)
     assert warning.startswith(f"secret source file:{tmp_path}/open can be read by every user")
+
+
+def test_a_secret_that_is_not_looked_for_in_answers_is_warned_of_by_its_rule() -> None:
+    environ = {"SHORT": "ollama", "WORD": "Bearer changeme", "GOOD": "Bearer sk-CANARY-123"}
+    credentials = {
+        name: Credential(b"Authorization", "{secret}", open_source(parse_source(f"env:{name}"), environ))
+        for name in environ
+    }
+    assert list(unsearched_among(credentials)) == [
+        "the secret of inject rule SHORT is shorter than 8 characters: answers that show it are not masked",
+        "the secret of inject rule WORD is a common word: answers that show it are not masked",
+    ]

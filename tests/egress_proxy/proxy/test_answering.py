@@ -93,27 +93,41 @@ def test_an_answer_in_single_bytes_is_the_same_answer() -> None:
     sides = asked()
     pieces = sides.take_in(*(answer[at : at + 1] for at in range(len(answer))))
     assert b"".join(pieces) == answer
-    assert [bool(piece) for piece in pieces[-6:]] == [True] * 6  # the head at its end, then each byte
+    # The head at its end, then the body, which has no line end before its own.
+    assert [bool(piece) for piece in pieces[-6:]] == [True, False, False, False, False, True]
     assert not any(pieces[: len(answer) - 6])
 
 
 def test_each_piece_of_a_stream_goes_on_at_once_in_a_chunk_of_its_own() -> None:
     sides = asked()
-    assert sides.take_in(head(200, [("Transfer-Encoding", "chunked")]), chunk(b"one"), chunk(b"two")) == [
+    assert sides.take_in(head(200, [("Transfer-Encoding", "chunked")]), chunk(b"1\n"), chunk(b"2\n\n")) == [
         head(200, [("Transfer-Encoding", "chunked")]),
-        chunk(b"one"),
-        chunk(b"two"),
+        chunk(b"1\n"),
+        chunk(b"2\n\n"),
     ]
     assert not sides.answering.is_over
     assert sides.take_in(b"0\r\n\r\n") == [b"0\r\n\r\n"]
     assert sides.answering.is_over
 
 
+def test_what_may_belong_to_more_waits_for_it_or_for_its_time() -> None:
+    sides = asked()
+    started = head(200, [("Transfer-Encoding", "chunked")])
+    assert sides.take_in(started, chunk(b"one\ntw"), chunk(b"o\nthree")) == [
+        started,
+        chunk(b"one\n"),
+        chunk(b"two\n"),
+    ]
+    assert sides.answering.holds
+    assert sides.answering.let_go() == chunk(b"three")
+    assert not sides.answering.holds
+
+
 def test_an_answer_that_ends_with_its_connection_is_chunked_for_the_client() -> None:
     sides = asked()
     assert sides.take_in(head(200, [("X", "y")]) + b"all", b"") == [
-        head(200, [("X", "y"), ("Transfer-Encoding", "chunked")]) + chunk(b"all"),
-        b"0\r\n\r\n",
+        head(200, [("X", "y"), ("Transfer-Encoding", "chunked")]),
+        chunk(b"all") + b"0\r\n\r\n",
     ]
     assert sides.client.is_reusable()
     assert not sides.http.is_reusable()
@@ -154,7 +168,7 @@ def test_trailers_are_passed_on() -> None:
 
 def test_the_bytes_of_the_body_are_counted_without_their_framing() -> None:
     sides = asked()
-    sides.take_in(interim(103) + head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"x" * 1000))
+    sides.take_in(interim(103) + head(200, [("Transfer-Encoding", "chunked")]) + chunk(b"x" * 999 + b"\n"))
     assert sides.answering.body_bytes == 1000
     sides.take_in(chunk(b"y" * 234) + b"0\r\nX-Sum: 1\r\n\r\n")
     assert sides.answering.body_bytes == 1234
@@ -188,7 +202,7 @@ def test_the_secret_that_comes_in_two_pieces_is_starred(at: int) -> None:
     body = b"<" + CANARY + b">"
     started = sides.take_in(head(200, [("Content-Length", str(len(body)))]))
     assert started == [head(200, [("Content-Length", str(len(body)))])]
-    assert sides.take_in(body[: 1 + at], body[1 + at :]) == [b"<", STARS + b">"]
+    assert sides.take_in(body[: 1 + at], body[1 + at :]) == [b"", b"<" + STARS + b">"]
     assert sides.answering.is_over
 
 

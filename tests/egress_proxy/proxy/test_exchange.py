@@ -208,18 +208,19 @@ def test_each_event_of_a_stream_is_seen_before_the_next_one_is_sent(
     assert ended(port).cause is EndCause.DONE
 
 
-def test_an_event_that_ends_as_the_credential_begins_waits_only_for_what_could_complete_it(
-    port: DataPort, provider: Provider
+@pytest.mark.parametrize("text", [b"data: sk-CAN", b"data: harmless", b"x"])
+def test_text_without_a_line_end_goes_out_by_itself_whatever_it_is(
+    port: DataPort, provider: Provider, text: bytes
 ) -> None:
     stream = LiveStream()
     provider.otherwise(stream)
     caller = call(port)
     caller.send("GET", "/events")
     read_head(caller.sock)
-    stream.push(b"data: sk-CAN")
-    assert read_chunk(caller.sock) == b"data: "
+    stream.push(text)
+    assert read_chunk(caller.sock) == text
     stream.push(b"TEEN\n\n")
-    assert read_chunk(caller.sock) == b"sk-CANTEEN\n\n"
+    assert read_chunk(caller.sock) == b"TEEN\n\n"
 
 
 @by_both_doors
