@@ -45,6 +45,8 @@ from egress_proxy.sandbox.terrain import Terrain, survey
 NAME = BACKENDS[0]
 # Empty and the sandbox's own: other people's files, and the sockets of the session's daemons, are not there.
 OWN_FOLDERS = ("/tmp", "/var/tmp", "/run")  # noqa: S108  these are what is hidden
+# Read by every ssh, and refused unless they belong to root or the caller: distributions ship some.
+_SSH_DROP_INS = ("/etc/ssh/ssh_config.d", "/usr/etc/ssh/ssh_config.d")
 # A network of its own leads nowhere, and the local servers of test suites work there.
 _NETWORKS: Mapping[type[Egress], seccomp.Network] = {
     NoNetwork: seccomp.Network.OWN_NAMESPACE,
@@ -139,6 +141,7 @@ def _arguments(spec: SandboxSpec, terrain: Terrain, binary: BwrapBinary) -> tupl
         *_system(),
         *_namespaces(spec, binary),
         *_own_folders(),
+        *_hidden_settings(),
         *_kept_visible(spec),
         *_roots(spec, terrain),
         *_masks(spec, terrain),
@@ -170,6 +173,15 @@ def _own_folders() -> Iterator[str]:
     resolver = os.path.realpath("/etc/resolv.conf")
     if is_hidden(resolver) and os.path.isfile(resolver):
         yield from ("--ro-bind", resolver, resolver)
+
+
+def _hidden_settings() -> Iterator[str]:
+    """In an ordinary user's namespace what is root's is nobody's, and ssh ends over such a file."""
+    if os.geteuid() == 0:
+        return
+    for folder in _SSH_DROP_INS:
+        if os.path.isdir(folder) and not os.path.islink(folder) and os.listdir(folder):
+            yield from ("--tmpfs", folder, "--remount-ro", folder)
 
 
 def _folders_of_its_own() -> Iterator[str]:

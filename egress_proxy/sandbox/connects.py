@@ -1,8 +1,9 @@
-"""Makes the connects of a supervised command: to the proxy, and to nothing else.
+"""Makes the connects of a supervised command: to the proxy, and to nothing else. And opens its own terminals.
 
 The command's filter hands each connect(2) over and holds the caller until it is answered: seccomp_unotify(2).
 The address it gave decides the answer and is never used: the caller's own socket is taken with pidfd_getfd
-and connected to one constant address, so there is nothing to swap between check and use. Next: supervisor.py.
+and connected to one constant address, so there is nothing to swap between check and use. The same with the
+master of a pty: what is opened is its own terminal, whatever else the caller says. Next: supervisor.py.
 """
 
 import _socket
@@ -28,6 +29,11 @@ NOTICE = struct.Struct("=QIIiIQ3Q24x")  # seccomp_notif: id, tid, flags, then se
 ANSWER = struct.Struct("=QqiI")  # seccomp_notif_resp: id, value, error, flags
 # asm/unistd.h, one number on every machine
 SYS_PIDFD_OPEN, SYS_PIDFD_GETFD = 434, 438
+
+NOTIF_ADDFD, ADDFD_FLAG_SEND = 0x40182103, 1 << 1
+ADD = struct.Struct("=QIIII")  # seccomp_notif_addfd: id, flags, descriptor here, there (any), its flags
+SYS_IOCTL = {"x86_64": 16, "aarch64": 29}
+TIOCGPTPEER = 0x5441  # asm-generic/ioctls.h
 
 ADDRESS_BYTES = 16  # sizeof(struct sockaddr_in)
 
@@ -91,31 +97,52 @@ class Connects:
         return bool(hang_up.poll(0))
 
     def _answer(self, notice: int, thread: int, *call: int) -> None:
-        _flags, _number, _machine, _instruction, descriptor, pointer, length = call
-        error = errno.EPERM
+        _flags, number, _machine, _instruction, descriptor, pointer, third = call
+        error, is_answered = errno.EPERM, False
         try:
-            error = self._connect(notice, thread, descriptor, pointer, length)
+            if number == SYS_IOCTL.get(os.uname().machine):
+                self._open_terminal(notice, thread, descriptor, third)
+                is_answered = True
+            else:
+                error = self._connect(notice, thread, descriptor, pointer, third)
         except OSError as failure:
             error = failure.errno or errno.EPERM
         finally:  # whatever happens here, nobody waits for ever
-            self._send(notice, error)
+            if not is_answered:
+                self._send(notice, error)
 
     def _connect(self, notice: int, thread: int, descriptor: int, pointer: int, length: int) -> int:
         """The errno for the caller, 0 for a connection."""
         if length & 0xFFFFFFFF < ADDRESS_BYTES or not read_memory(thread, pointer).startswith(self._asked):
             return errno.EPERM
-        pidfd = launcher.system_call(SYS_PIDFD_OPEN, thread_group(thread), 0)
-        try:
-            # Still waiting, so what was read and opened was of this caller and not of a later one's number.
-            self._control(NOTIF_ID_VALID, struct.pack("=Q", notice))
-            taken = take_descriptor(pidfd, descriptor & 0xFFFFFFFF)
-        finally:
-            os.close(pidfd)
+        taken = self._take(notice, thread, descriptor)
         try:
             failed = launcher.libc.connect(taken, self._address, ADDRESS_BYTES)
             return ctypes.get_errno() if failed else 0
         finally:
             os.close(taken)
+
+    def _open_terminal(self, notice: int, thread: int, master: int, flags: int) -> None:
+        """The caller gets it as the answer. Never ours: O_NOCTTY."""
+        taken = self._take(notice, thread, master)
+        try:
+            mode = ctypes.c_long(flags & (os.O_ACCMODE | os.O_NONBLOCK) | os.O_NOCTTY | os.O_CLOEXEC)
+            peer = launcher.checked(launcher.libc.ioctl(taken, ctypes.c_ulong(TIOCGPTPEER), mode))
+        finally:
+            os.close(taken)
+        try:
+            self._control(NOTIF_ADDFD, ADD.pack(notice, ADDFD_FLAG_SEND, peer, 0, flags & os.O_CLOEXEC))
+        finally:
+            os.close(peer)
+
+    def _take(self, notice: int, thread: int, descriptor: int) -> int:
+        pidfd = launcher.system_call(SYS_PIDFD_OPEN, thread_group(thread), 0)
+        try:
+            # Still waiting, so what was read and opened was of this caller and not of a later one's number.
+            self._control(NOTIF_ID_VALID, struct.pack("=Q", notice))
+            return take_descriptor(pidfd, descriptor & 0xFFFFFFFF)
+        finally:
+            os.close(pidfd)
 
     def _send(self, notice: int, error: int) -> None:
         try:

@@ -80,6 +80,8 @@ _READABLE = {Kind.TREE: _READ, Kind.FILE: _READ_FILE, Kind.NAMES: Files.READ_DIR
 _DEVICE = Files.READ_FILE | Files.WRITE_FILE | Files.TRUNCATE | Files.IOCTL_DEV
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# Makes a new terminal, and the one that a process has: without ours, it is in a session of its own.
+_TERMINAL_DEVICES = ("/dev/ptmx", "/dev/tty")
 # bwrap's own: its terminals are no one else's, and so are these folders.
 _OWN_DEVICES = ("/dev/tty", "/dev/ptmx", "/dev/console", "/dev/pts")
 _OWN_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - fresh ones of the sandbox
@@ -132,7 +134,7 @@ def ruleset(
     command's own, by its path; other people's are in the same folder.
     """
     writable = [*roots, private_tmp]
-    devices = (*_DEVICES, *(("/dev/tty", terminal) if terminal else ()))
+    devices = (*_DEVICES, *_TERMINAL_DEVICES, *((terminal,) if terminal else ()))
     # A disk or the console's screen shows what masks hide, to whoever may open it: root may.
     hidden = (*masks, "/dev")
     grants = [

@@ -78,7 +78,7 @@ def rules(around: Surroundings) -> Iterator[Rule]:
     yield _refuse(*_OTHER_PROCESSES, *_FILE_SYSTEMS, *_KERNEL)
     yield from _NAMESPACES
     yield from _MODE_BITS
-    yield _TERMINAL
+    yield _terminal(around.network)
     if not around.own_ipc:
         yield _refuse(*_SYSTEM_V)
     if not around.own_pids:
@@ -166,8 +166,15 @@ _MODE_BITS = (
 )
 
 # <asm-generic/ioctls.h>: TIOCSTI and TIOCLINUX type into the terminal, for the shell that comes after us;
-# TIOCSETD loads line disciplines.
-_TERMINAL = _refuse_when(("ioctl",), Is(1, (0x5412, 0x541C, 0x5423)))
+# TIOCSETD loads line disciplines. TIOCGPTPEER opens the terminal of a pty that the caller made: the
+# supervisor does it, as Landlock has no rule for a terminal that is not there yet, and may not grant all.
+_TYPES, _OPENS_PEER = Is(1, (0x5412, 0x541C, 0x5423)), Is(1, (0x5441,))
+
+
+def _terminal(network: Network) -> Rule:
+    asks = (Case(Action.ASK, (_OPENS_PEER,)),) if network is Network.SUPERVISED else ()
+    return Rule(("ioctl",), (Case(Action.REFUSE, (_TYPES,)), *asks))
+
 
 # Limits, niceness and processors of the host's processes; Landlock has no hook on them. 0 is the caller.
 _OWN = (0,)

@@ -181,3 +181,22 @@ def test_in_the_background_it_waits_for_the_foreground_to_read(
     terminal.enter("typed")
     terminal.expect("got typed")
     expect_code(terminal, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_command_makes_terminals_of_its_own(ca: CertificateAuthority, backend: str) -> None:
+    """`script`, and what a test harness of a terminal program does. None of the host's others is opened."""
+    host, others = os.openpty()
+    path = os.ttyname(others)
+    foreign = f"(exec 3<>{path}) 2>/dev/null || echo refused"  # under bwrap no path leads to one
+    command = f"tty; {foreign if backend == 'landlock' else 'echo refused'}; echo x > /dev/tty"
+    try:
+        with RunGround(ca) as ground:
+            done = ground.run("script", "-qec", command, "/dev/null", flags=("-q", "--backend", backend))
+    finally:
+        os.close(host)
+        os.close(others)
+    lines = done.out.replace("\r", "").splitlines()
+    assert (done.code, len(lines)) == (0, 3), done
+    assert lines[0].startswith("/dev/pts/")
+    assert lines[1:] == ["refused", "x"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from egress_proxy.sandbox import bwrap
 from egress_proxy.sandbox.bwrap import bwrap_gaps, bwrap_recipe
 from egress_proxy.sandbox.bwrap_binary import BwrapBinary
 from egress_proxy.sandbox.spec import (
@@ -145,3 +146,18 @@ def test_proc_sys_is_covered_after_proc(root: Path) -> None:
 def test_only_a_command_at_the_terminal_keeps_its_session(root: Path, interactive: bool) -> None:
     args = bwrap_recipe(replace(spec_for(root), interactive=interactive), BINARY, portable=False).args
     assert ("--new-session" in args) is not interactive
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: the drop-ins cannot be made")
+def test_ssh_reads_its_settings_or_none_where_roots_files_belong_to_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drop_ins = tmp_path / "ssh_config.d"
+    drop_ins.mkdir()
+    monkeypatch.setattr(bwrap, "_SSH_DROP_INS", (str(drop_ins), str(tmp_path / "none")))
+    assert list(bwrap._hidden_settings()) == []
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert list(bwrap._hidden_settings()) == []  # nothing in it, nothing to hide
+    (drop_ins / "20-one.conf").write_text("Host *\n")
+    hidden = list(bwrap._hidden_settings())
+    assert hidden == ["--tmpfs", str(drop_ins), "--remount-ro", str(drop_ins)]

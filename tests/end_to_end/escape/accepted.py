@@ -106,10 +106,20 @@ LANDLOCK_OLDER: Mapping[int, Reasons] = {
 }
 """Besides, on every ABI below the number."""
 
+BROKEN_EVERYWHERE: Reasons = of(
+    "ptrace is refused, so strace, gdb and leak checks do not work: bwrap's first process and the supervisor"
+    " could be traced too (LSAN_OPTIONS=detect_leaks=0 is set, so what is built with AddressSanitizer runs)",
+    "control_trace_own_child",
+)
 BROKEN_ON_LANDLOCK: Reasons = {
     **of("bind and listen are the host's, and refused", "control_localhost_server"),
+    **of("/tmp is the host's and is not granted; TMPDIR names a folder of its own", "control_tmp_by_name"),
     **of("its locks are in the host's /dev/shm, which is not granted", "control_multiprocessing_queue"),
 }
+BROKEN_WITHOUT_SUPERVISOR: Reasons = of(
+    "the supervisor opens the terminals of ptys, and there is one for the way to the proxy alone",
+    "control_terminal_of_its_own",
+)
 BLOCKED_ON_ABI_1 = frozenset({"git_config_by_new_hardlink"})
 BROKEN_ON_ABI_1: Reasons = of("REFER came with ABI 2: no link or rename across folders", "control_mkdir_link")
 

@@ -13,7 +13,9 @@ import subprocess
 import tempfile
 
 from tests.end_to_end.escape.attempts import Ground, Missing, control
-from tests.end_to_end.escape.calls import write
+from tests.end_to_end.escape.calls import system_call, write
+
+PTRACE = {"x86_64": 101, "aarch64": 117}
 
 
 @control
@@ -103,6 +105,33 @@ def localhost_server(ground: Ground) -> None:
 @control
 def getaddrinfo(ground: Ground) -> None:
     assert socket.getaddrinfo("localhost", 80)
+
+
+@control
+def terminal_of_its_own(ground: Ground) -> None:
+    master, terminal = os.openpty()
+    os.write(terminal, b"x")
+    assert os.read(master, 9) == b"x"
+
+
+@control
+def tmp_by_name(ground: Ground) -> None:
+    """Programs that do not look at TMPDIR."""
+    write(f"/tmp/by-name-{os.getpid()}")
+    os.unlink(f"/tmp/by-name-{os.getpid()}")
+
+
+@control
+def trace_own_child(ground: Ground) -> None:
+    """PTRACE_TRACEME, as strace and gdb have their child call it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            system_call(PTRACE[os.uname().machine], 0, 0, 0, 0)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, "PTRACE_TRACEME refused"
 
 
 @control

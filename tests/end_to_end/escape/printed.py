@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.end_to_end.escape.accepted import (
+    BROKEN_EVERYWHERE,
     BROKEN_ON_ABI_1,
     BROKEN_ON_LANDLOCK,
+    BROKEN_WITHOUT_SUPERVISOR,
     EVERYWHERE,
     FROM_OURS,
     LANDLOCK,
@@ -31,7 +33,9 @@ def printed() -> str:
         "Landlock": own,
         "Landlock, as an ordinary user": LANDLOCK_ORDINARY,
         **{f"Landlock, ABI below {abi}": reasons for abi, reasons in LANDLOCK_OLDER.items()},
+        "every rung, broken for everyday work": BROKEN_EVERYWHERE,
         "Landlock, broken for everyday work": BROKEN_ON_LANDLOCK,
+        "Landlock without network, broken for everyday work": BROKEN_WITHOUT_SUPERVISOR,
         "Landlock, ABI 1, broken for everyday work": BROKEN_ON_ABI_1,
     }
     lines = ["| where | attempts of the battery that succeed | why they are left |", "|---|---|---|"]

@@ -7,8 +7,10 @@ import pytest
 from egress_proxy.sandbox import landlock
 from tests.end_to_end.escape.accepted import (
     BLOCKED_ON_ABI_1,
+    BROKEN_EVERYWHERE,
     BROKEN_ON_ABI_1,
     BROKEN_ON_LANDLOCK,
+    BROKEN_WITHOUT_SUPERVISOR,
     LANDLOCK,
     LANDLOCK_ORDINARY,
     Reasons,
@@ -34,15 +36,20 @@ def accepted(user: User, abi: int) -> Reasons:
     return {name: reason for name, reason in known.items() if abi > 1 or name not in BLOCKED_ON_ABI_1}
 
 
-def broken(abi: int) -> Reasons:
-    return {**BROKEN_ON_LANDLOCK, **(BROKEN_ON_ABI_1 if abi < 2 else {})}
+def broken(abi: int, *, through_proxy: bool) -> Reasons:
+    return {
+        **BROKEN_EVERYWHERE,
+        **BROKEN_ON_LANDLOCK,
+        **({} if through_proxy else BROKEN_WITHOUT_SUPERVISOR),
+        **(BROKEN_ON_ABI_1 if abi < 2 else {}),
+    }
 
 
 def judge(place: Place, user: User, abi: int, *, through_proxy: bool) -> None:
     known = accepted(user, abi)
     masked = None if abi == HERE else abi
     wanted = Order("", "landlock", Form.PORTABLE, through_proxy, masked, alone=tuple(known))
-    assert_exactly(place.run(wanted, user), known, broken(abi))
+    assert_exactly(place.run(wanted, user), known, broken(abi, through_proxy=through_proxy))
 
 
 @pytest.mark.parametrize("through_proxy", [True, False], ids=["supervised", "no network"])
