@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from egress_proxy.sandbox.obeyed_names import REPORTED_NAMES
 from egress_proxy.sandbox.protected import Scan, scan
 from egress_proxy.sandbox.roots import is_below
 
 FILES_LIMIT = 5_000  # in watched folders, of all roots together; some 20 ms
 FOLDER_DEPTH = 3  # .claude/skills/NAME/SKILL.md
+_OTHER_CONFIGS = tuple(f"/{name}" for name in REPORTED_NAMES if name.endswith("/config"))
 GROUP_LIMIT = 8  # more changes in one folder are one entry: the folder
 
 
@@ -87,7 +89,8 @@ def with_programs(found: Planted, programs: Iterable[str], complete: bool) -> Pl
 
 def _shown(path: str, name: str, before: Snapshot) -> str:
     """A new repository is one entry; hooks that would run have entries of their own."""
-    is_new_repository = path == name and os.path.basename(path) == "config" and path not in before.marks
+    is_config = os.path.basename(path) == "config" and not path.endswith(_OTHER_CONFIGS)
+    is_new_repository = path == name and is_config and path not in before.marks
     return os.path.dirname(path) if is_new_repository else path
 
 

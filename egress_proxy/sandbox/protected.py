@@ -6,18 +6,45 @@ a command has made it. Next: bwrap.py and seatbelt.py (enforce it), planted.py (
 
 import contextlib
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from egress_proxy.sandbox.env_files import ENTRIES_LIMIT, NOT_ENTERED, is_env_file, search
-from egress_proxy.sandbox.obeyed_names import GIT_NAMES, REPORTED_NAMES, WORKSPACE_NAMES, WORKTREE_NAMES
+from egress_proxy.sandbox.obeyed_names import (
+    GIT_NAMES,
+    GIT_REPORTED_NAMES,
+    NESTED_NAMES,
+    REPORTED_NAMES,
+    WORKSPACE_NAMES,
+    WORKTREE_NAMES,
+)
 from egress_proxy.sandbox.roots import is_below
 
 DEPTH = 3  # where people and tools keep repositories in a workspace; deeper costs more than it finds
 FOUND_LIMIT = 256  # mounts: each makes the next one dearer
 _LEFT_OUT = NOT_ENTERED | {".git"}
+_WORKSPACE, _REPORTED = frozenset(WORKSPACE_NAMES), frozenset(REPORTED_NAMES)
+# Names that begin with no dot, as they are written and as file systems without case may have them.
+_PLAIN = [name.partition("/")[0] for name in REPORTED_NAMES if not name.startswith(".")]
+_PLAIN_NAMES = frozenset(
+    spelt
+    for name in _PLAIN
+    for spelt in (
+        name,
+        name.upper(),
+        name.capitalize(),
+        name.replace(".md", "").upper() + ".md",
+        name.title(),
+    )
+)
+_NESTED: dict[str, list[str]] = {}
+for _name in (*NESTED_NAMES, *(name for name in REPORTED_NAMES if "/" in name)):
+    _NESTED.setdefault(_name.partition("/")[0], []).append(_name.partition("/")[2])
+_HOOKS_PATH = re.compile(rb"^\s*hookspath\s*=\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+_CONFIG_LIMIT = 256 * 1024  # bytes
 _POINTER_LIMIT = 4096  # bytes of a `.git` file: one path
 
 
@@ -97,7 +124,7 @@ def scan(root: str, *, env_files: bool = True) -> Scan:
     look for them deeper than for all else.
     """
     found = Scan(root)
-    for name in (".git", *WORKSPACE_NAMES):  # found here even among more entries than the limit
+    for name in (".git", *WORKSPACE_NAMES, *_NESTED):  # found here even among more entries than the limit
         if os.path.lexists(f"{root}/{name}"):
             _judge(root, name, found)
     folders, beyond = deque([(root, 1)]), list[str]()
@@ -106,7 +133,7 @@ def scan(root: str, *, env_files: bool = True) -> Scan:
         names = set()
         for entry in _listed(folder, found):
             names.add(entry.name)
-            if entry.name.startswith("."):  # as every name does that is looked for
+            if entry.name.startswith(".") or entry.name in _PLAIN_NAMES:
                 _judge(folder, entry.name, found)
             if entry.is_dir(follow_symlinks=False) and entry.name not in _LEFT_OUT:
                 if depth < DEPTH and entry.name not in WORKSPACE_NAMES:
@@ -149,10 +176,15 @@ def _judge(folder: str, name: str, found: Scan) -> None:
         case ".git":
             found.obeyed[path] = None
             _pointed_folder(path, found)
-        case lower if lower in WORKSPACE_NAMES:
+        case lower if lower in _WORKSPACE:
             found.obeyed[path] = None
-        case lower if lower in REPORTED_NAMES:
+        case lower if lower in _REPORTED:
             found.reported[path] = None
+        case lower:
+            for rest in _NESTED.get(lower, ()):
+                if os.path.lexists(f"{path}/{rest}"):
+                    target = found.obeyed if f"{lower}/{rest}" in NESTED_NAMES else found.reported
+                    target[f"{path}/{rest}"] = None
 
 
 def _git_folder(folder: str, found: Scan) -> None:
@@ -160,9 +192,12 @@ def _git_folder(folder: str, found: Scan) -> None:
     repositories = deque([folder])
     while repositories:
         repository = repositories.popleft()
-        _note(repository, GIT_NAMES, found)
+        _note(repository, GIT_NAMES, found.obeyed)
+        _note(repository, GIT_REPORTED_NAMES, found.reported)
+        _note_hooks_path(repository, found)
         for worktree in _folders(f"{repository}/worktrees", found):
-            _note(worktree, WORKTREE_NAMES, found)
+            _note(worktree, WORKTREE_NAMES, found.obeyed)
+            _note(worktree, GIT_REPORTED_NAMES, found.reported)
         places = deque([(f"{repository}/modules", 1)])
         while places:
             place, depth = places.popleft()
@@ -174,10 +209,21 @@ def _git_folder(folder: str, found: Scan) -> None:
                     places.append((module, depth + 1))
 
 
-def _note(folder: str, names: Sequence[str], found: Scan) -> None:
+def _note(folder: str, names: Sequence[str], noted: dict[str, None]) -> None:
     for name in names:
         if os.path.lexists(f"{folder}/{name}"):
-            found.obeyed[f"{folder}/{name}"] = None
+            noted[f"{folder}/{name}"] = None
+
+
+def _note_hooks_path(repository: str, found: Scan) -> None:
+    """Where git looks for hooks instead: work changes what lies there, so it is reported."""
+    config = small_file(f"{repository}/config", _CONFIG_LIMIT) or b""
+    for match in _HOOKS_PATH.finditer(config):
+        told = os.fsdecode(match[1].strip().strip(b'"'))
+        with contextlib.suppress(OSError, ValueError):
+            folder = os.path.realpath(os.path.join(os.path.dirname(repository), told))
+            if is_below(folder, found.root):
+                found.reported[folder] = None
 
 
 def _folders(folder: str, found: Scan) -> Iterator[str]:

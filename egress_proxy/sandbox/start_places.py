@@ -65,9 +65,9 @@ START_PLACES: Mapping[str, str] = {
         "Library/Application Support/JetBrains",
     ), _EDITOR),
     **dict.fromkeys((
-        ".config/claude", ".config/opencode", ".local/share/opencode", ".opencode", ".copilot",
-        ".config/github-copilot", ".continue", ".config/goose", ".local/share/goose", ".windsurf",
-        ".codeium", ".cline", ".roo", ".kiro", ".qwen", ".amp", ".config/amp", ".factory", ".crush",
+        ".config/claude", ".config/opencode", ".local/share/opencode", ".copilot",
+        ".config/github-copilot", ".config/goose", ".local/share/goose",
+        ".codeium", ".cline", ".qwen", ".amp", ".config/amp", ".factory", ".crush",
         ".config/crush", ".local/share/crush", ".augment", ".trae", ".openhands", ".aider", ".config/aider",
         ".pi", ".hermes", ".openclaw", ".junie", ".grok", ".kimi", ".mcp", ".config/mcp",
         "Library/Application Support/Claude",

@@ -136,3 +136,18 @@ def test_a_limit_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(protected, "ENTRIES_LIMIT", 3)
         assert not planted([str(root)], before).complete
     assert planted([str(root)], before).complete
+
+
+@pytest.mark.parametrize(
+    "name", ["CLAUDE.md", "AGENTS.md", "GEMINI.md", "Jenkinsfile", ".github/workflows/ci.yml"]
+)
+def test_orders_to_agents_and_servers_are_told_as_people_write_them(root: Path, name: str) -> None:
+    assert after(f"mkdir -p \"$(dirname '{name}')\"; echo x > '{name}'", root) == [name]
+
+
+def test_a_rebase_that_will_run_a_program_and_the_folder_of_hooks_are_told(root: Path) -> None:
+    subprocess.run(("git", "init", "-q", str(root)), check=True)
+    subprocess.run(("git", "-C", str(root), "config", "core.hooksPath", "tools/hooks"), check=True)
+    script = "mkdir -p .git/rebase-merge tools/hooks; echo exec x > .git/rebase-merge/git-rebase-todo"
+    found = after(f"{script}; echo x > tools/hooks/pre-commit", root)
+    assert found == [".git/rebase-merge/git-rebase-todo", "tools/hooks/pre-commit"]
