@@ -3,12 +3,14 @@
 Only ports and the run-time folder are replaced, so that the tour runs beside whatever uses the default ones.
 """
 
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +18,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.program import REPOSITORY, clean_environment
+from tests.support.service import Service
 
 README = (REPOSITORY / "README.md").read_text()
-BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(sh|text|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 START = "sh deploy/start.sh --allow example.com\n"
 CHECKS = "sh tests/run.sh\n"
 # Installing comes first, from a package index that may be slow.
 INSTALL_S = 240
 
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux only")
 pytestmark = pytest.mark.timeout(INSTALL_S + 60)
 
 
@@ -31,8 +35,19 @@ def blocks(kind: str, text: str) -> list[str]:
     return [block for found, block in BLOCK.findall(text) if found == kind]
 
 
+def part(name: str) -> str:
+    return README.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
+
+
 def tour() -> str:
-    return README.partition("<!-- tour -->")[2].partition("<!-- end of tour -->")[0]
+    return part("tour")
+
+
+def console(text: str) -> list[tuple[str, str]]:
+    """Each command behind a prompt, and what is shown below it."""
+    shown = "".join(block for kind, block in BLOCK.findall(text) if kind == "console")
+    commands = [command.partition("\n") for command in shown.removeprefix("$ ").split("\n$ ")]
+    return [(command, output) for command, _, output in commands]
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +131,27 @@ def test_the_tour_prints_what_it_says(checkout: Path, runtime: Path) -> None:
     )
     assert done.stdout == "".join(blocks("text", text)), done.stderr
     assert done.returncode == 0
+
+
+@linux_only
+def test_the_wrapped_command_is_printed_and_started_as_it_says(tmp_path: Path) -> None:
+    """With the command on PATH, the attach socket in its variable, and a home in which nothing was made."""
+    (make_folder, _), (wrap, shown), (keep, _), (start, user) = console(part("wrap"))
+    with Service("--allow-none") as service:
+        env = clean_environment(tmp_path, {"EGRESS_ATTACH": service.attach_path})
+        env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", "\n".join((make_folder, wrap, keep, start))],
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    line, *rest = done.stdout.splitlines()
+    wrapped, example = json.loads(line), json.loads(shown.replace("…, ", ""))
+    assert list(wrapped) == list(example)
+    assert wrapped["argv"][-3:] == example["argv"][-3:] == ["--", "agent", "--flag"]
+    assert wrapped["argv"][0].startswith("/")
+    assert user.strip().isdigit()
+    assert rest == [str(os.getuid())], done.stderr
