@@ -88,8 +88,8 @@ def _refused(denial: HostDenial) -> _Row:
 
 
 def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
-    if is_in(path, roots):
-        return "protected: git, an editor or a shell obeys it"
+    if is_in(path, roots) or not os.path.isabs(path):
+        return _why_protected(path)
     # Of what is in a git folder the whole repository is named: a root inside of one would be refused.
     folder = path.partition("/.git/")[0] if "/.git/" in path else os.path.dirname(path)
     try:
@@ -97,6 +97,14 @@ def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
     except RootRefused:
         return ""  # the host's own, as a rule for good reason
     return f"--rw {shlex.quote(folder)}"
+
+
+def _why_protected(path: str) -> str:
+    if os.path.basename(path).startswith(".env") and os.path.basename(path) != ".envrc":
+        return f"hidden: keys may lie there; --no-mask {shlex.quote(path)} shows it"
+    if "/.git/" in f"{path}/":
+        return "protected: git obeys it; change it outside"
+    return "protected: git, an editor or a shell obeys it, or what lies in it"
 
 
 def _gap(gap: Gap) -> _Row:

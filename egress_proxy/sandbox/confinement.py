@@ -32,6 +32,7 @@ from egress_proxy.sandbox.environment import (
 )
 from egress_proxy.sandbox.plan import isolated_python
 from egress_proxy.sandbox.planted import Planted, Snapshot, planted, snapshot_of, with_programs
+from egress_proxy.sandbox.roots import is_in
 from egress_proxy.sandbox.set_group import take_set_group_off
 from egress_proxy.sandbox.spec import SandboxSpec, SandboxUnavailable, ThroughProxy
 from egress_proxy.sandbox.stderr_paths import Bounds
@@ -134,11 +135,12 @@ class Confinement:
         return Finished(end, report, egress_lost=self._attachment is not None and report is None)
 
     def _protected(self) -> tuple[str, ...]:
-        """What could not be changed in the roots."""
+        """What could not be changed in the roots: what is protected there, and what is hidden."""
+        hidden = tuple(path for path in self._terrain.masked.paths if is_in(path, self._spec.roots))
         with contextlib.suppress(SandboxUnavailable):
             protections = self._terrain.protections(self._spec)
-            return tuple(path for one in protections for path in (*one.mount_points, *one.read_only))
-        return ()
+            return tuple(p for one in protections for p in (*one.mount_points, *one.read_only)) + hidden
+        return hidden
 
     def _leave(self) -> None:
         if self._attachment is not None:

@@ -95,7 +95,8 @@ class Outcome:
     and the command could not be executed. Each says why, in one line.
 
     ``exit_code``: as a shell gives it, 128 + N for a signal. ``signal``: N, also where a shell or bwrap has
-    passed it on as 128 + N. ``denied_writes``: real paths, read from stderr.
+    passed it on as 128 + N. ``denied_writes``: real paths, read from stderr; relative as the command spelt it
+    where it names one of several protected paths.
     """
 
     exit_code: int
@@ -126,13 +127,15 @@ def outcome(
     if failed is not None:
         return failed
     code, number = _exit(ended.returncode)
-    # A command that went well was denied nothing that counted, and one that was killed did not get to say so.
-    tells = code != 0 and number is None
+    # One that was killed did not get to say what it was denied. One that went well was denied nothing that
+    # counted, but for what is protected: `git push -u` ends with 0 without the upstream.
+    dialect, is_well = _DIALECTS[backend], code == 0
+    denied = () if number is not None else denied_paths(stderr, dialect, bounds, only_protected=is_well)
     return Outcome(
         exit_code=code,
         signal=number,
         denied_hosts=report.denied if report is not None else (),
-        denied_writes=denied_paths(stderr, _DIALECTS[backend], bounds) if tells else (),
+        denied_writes=denied,
         planted=planted or Planted(),
     )
 

@@ -20,6 +20,12 @@ _LINKS_LIMIT = 40  # as the kernel, path_resolution(7)
 # A rename or removal of a mount point, which is what protects the names in it.
 _BUSY = "device or resource busy"
 _QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|`([^'`]+)[`']|\u2018([^\u2019]+)\u2019""")
+# What stands before a path that is not quoted, and is no part of it: `cannot create x`, `error opening x`.
+_PHRASE = re.compile(
+    r"(?:can ?not|can't|could ?n[o']t|unable to|failed|failure|error|fatal|warning|while"
+    r"|(?:open|creat|writ|renam|remov|delet)(?:e|ing)?)\b.* ",
+    re.IGNORECASE,
+)
 _ABSOLUTE = re.compile(r"(?:^|(?<=[\s(=]))/.*")
 
 
@@ -46,19 +52,38 @@ class Bounds:
     protected: tuple[str, ...] = ()
 
 
-def denied_paths(stderr: str, dialect: Dialect, bounds: Bounds) -> tuple[str, ...]:
-    """The first denied path of each line that has a signature and names one."""
+def denied_paths(
+    stderr: str, dialect: Dialect, bounds: Bounds, *, only_protected: bool = False
+) -> tuple[str, ...]:
+    """The first denied path of each line that has a signature and names one. ``only_protected``: of a command
+    that went well all the same, which is no news of other paths."""
     found: dict[str, None] = {}
+    places = _with_ancestors(bounds)
     for line in stderr.splitlines():
         if len(found) == PATHS_LIMIT:
             break
-        path = _denied_on(line, dialect, bounds)
-        if path is not None:
+        path = _denied_on(line, dialect, bounds, places)
+        if path is not None and (not only_protected or _is_protected(path, bounds, places)):
             found[path] = None
     return tuple(found)
 
 
-def _denied_on(line: str, dialect: Dialect, bounds: Bounds) -> str | None:
+def _with_ancestors(bounds: Bounds) -> frozenset[str]:
+    """What is protected, and the folders in the roots that it lies in, which cannot go either."""
+    places = set(bounds.protected)
+    for path in bounds.protected:
+        above = os.path.dirname(path)
+        while above not in places and is_in(above, bounds.roots):
+            places.add(above)
+            above = os.path.dirname(above)
+    return frozenset(places)
+
+
+def _is_protected(path: str, bounds: Bounds, places: frozenset[str]) -> bool:
+    return not os.path.isabs(path) or path in places or is_in(path, bounds.protected)
+
+
+def _denied_on(line: str, dialect: Dialect, bounds: Bounds, places: frozenset[str]) -> str | None:
     lower = line.lower()
     refused = [lower.index(text) for text in dialect.signatures if text in lower]
     busy = [lower.index(_BUSY)] if _BUSY in lower else []
@@ -68,9 +93,23 @@ def _denied_on(line: str, dialect: Dialect, bounds: Bounds) -> str | None:
         if not _is_path(candidate):
             continue
         path = _resolve(candidate, bounds)
-        if is_in(path, bounds.protected) or (refused and _is_refused(path, dialect, bounds)):
+        if is_in(path, bounds.protected) or (busy and path in places):
+            return path
+        if (elsewhere := _protected_elsewhere(candidate, places)) is not None:
+            return elsewhere
+        if refused and _is_refused(path, dialect, bounds):
             return path
     return None
+
+
+def _protected_elsewhere(candidate: str, places: frozenset[str]) -> str | None:
+    """What a program means that has gone to another folder, as `git -C work config` does and `cd work; rm`:
+    the one protected path that ends so. Of several it is not known which: then as it is spelt."""
+    if os.path.isabs(candidate):
+        return None
+    end = "/" + os.path.normpath(candidate)
+    found = [path for path in places if path.endswith(end)]
+    return found[0] if len(found) == 1 else candidate if found else None
 
 
 def _is_path(candidate: str) -> bool:
@@ -97,10 +136,11 @@ def _candidates(line: str, end: int) -> Iterator[str]:
         return
     segments = line[:end].rstrip(" (:").split(": ")
     # The first of several is the program: /usr/bin/ld is outside the roots, and not what was denied.
-    for segment in segments[1:] or segments:
-        if (absolute := _ABSOLUTE.search(segment)) is not None:
-            yield absolute[0]
-    yield segments[-1]
+    absolute = [found[0] for segment in segments[1:] or segments if (found := _ABSOLUTE.search(segment))]
+    yield from absolute
+    if absolute:
+        return
+    yield _PHRASE.sub("", segments[-1], count=1)
     yield segments[-1].rpartition(" ")[2]
 
 

@@ -108,3 +108,28 @@ def test_what_could_be_planted_is_reported(ground: RunGround, backend: str) -> N
     planted = [line.split()[1] for line in ran.err.splitlines() if line.split()[:1] == ["planted"]]
     root = ground.folder.resolve() / "one"
     assert {str(root / ".envrc"), str(root / "nested/.git/hooks/pre-commit")} <= set(planted)
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("git -C one config x.y z", ".git/config"),  # of the two that are there
+        ("cd one && git remote add other ../other", ".git/config"),
+        ("git -C one push -q -u ../other main:refs/heads/x", ".git/config"),
+        ("git -C one branch -m main renamed", ".git/config"),
+        ("git -C one worktree remove --force ../tree", "tree"),
+        ("cd one && rm -rf dist", "one/dist/.env"),
+    ],
+)
+def test_what_git_may_not_write_is_named_also_where_it_goes_on(
+    ground: RunGround, script: str, name: str
+) -> None:
+    one = ground.folder / "one"
+    git(ground.folder, "init", "-q", "--bare", "other")
+    git(one, "worktree", "add", "-q", "../tree")
+    (one / "dist").mkdir()
+    (one / "dist" / ".env").write_text("KEY=1\n")
+    ran = ground.run("sh", "-c", script, flags=("--backend", "bwrap", "--rw", "."))
+    lines = [line for line in ran.err.splitlines() if line.startswith("  refused  ")]
+    assert any(line.split()[1].removeprefix(f"{ground.folder.resolve()}/") == name for line in lines), ran.err
+    assert not [line for line in lines if "--rw" in line]

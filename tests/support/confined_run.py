@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Any, Self
 from tests.support import answers, ordinary_user
 from tests.support.certificates import CertificateAuthority, server_context
 from tests.support.dns_stub import DnsStub
-from tests.support.program import PROGRAM, assert_no_traceback, clean_environment
+from tests.support.program import assert_no_traceback, clean_environment
 from tests.support.provider import Provider
 
 LISTED, UNLISTED = "listed.example", "unlisted.example"
@@ -86,8 +87,9 @@ class RunGround:
         return ("curl", "-sS", "--cacert", "ca.pem", *flags, self.url(host))
 
     def argv(self, *command: str, flags: Sequence[str] = ()) -> tuple[str, ...]:
-        program = (ordinary_user.interpreter(), "-m", "egress_proxy") if self._is_ordinary else PROGRAM
-        return (*program, "run", *flags, "--", *command)
+        interpreter = ordinary_user.interpreter() if self._is_ordinary else sys.executable
+        # -P as the console script has it: no module comes from where the command works.
+        return (interpreter, "-P", "-m", "egress_proxy", "run", *flags, "--", *command)
 
     def start(
         self, *command: str, flags: Sequence[str] = (), before: Sequence[str] = (), **options: Any

@@ -71,7 +71,7 @@ def test_refused_files_come_with_the_folder_to_add_unless_it_would_be_refused_or
     shown = lines(Outcome(1, denied_writes=paths), roots=("/srv/project",))[1:]
     assert [line.partition(" write")[2].strip() for line in shown] == [
         f"--rw {shlex.quote(str(folder))}",
-        "protected: git, an editor or a shell obeys it",
+        "protected: git obeys it; change it outside",
         "",
         "",
     ]

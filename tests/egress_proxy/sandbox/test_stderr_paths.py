@@ -216,3 +216,50 @@ def test_paths_are_told_once_and_not_without_end() -> None:
     bounds = Bounds(("/w",), "/w")
     assert denied_paths(line.format(1) * 3, ROFS, bounds) == ("/opt/1",)
     assert len(denied_paths("".join(map(line.format, range(200))), ROFS, bounds)) == PATHS_LIMIT
+
+
+PROTECTED = Bounds(("/w",), "/w", ("/w/a/.git/config", "/w/a/dist/.env", "/w/b/.envrc", "/w/c/.envrc"))
+BUSY = "Device or resource busy"
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (f"error: could not write config file .git/config: {BUSY}", "/w/a/.git/config"),
+        (f"rm: cannot remove 'dist/.env': {BUSY}", "/w/a/dist/.env"),
+        (f"rm: cannot remove 'a/dist/.env': {BUSY}", "/w/a/dist/.env"),
+        (f"rm: cannot remove '/w/a/dist': {BUSY}", "/w/a/dist"),
+        (f"mv: cannot move 'a' to 'd': {BUSY}", "/w/a"),
+        (f"error: failed to delete '/w/a': {BUSY}", "/w/a"),
+        (f"rm: cannot remove '.envrc': {BUSY}", ".envrc"),  # one of two
+        (f"umount: /mnt: {BUSY}", None),
+        (f"rm: cannot remove '/w': {BUSY}", "/w"),
+        ("sh: 1: cannot create .git/config: Read-only file system", "/w/a/.git/config"),
+    ],
+)
+def test_what_is_busy_because_it_is_protected_is_named_wherever_the_program_had_gone(
+    line: str, path: str | None
+) -> None:
+    assert denied_paths(line, ROFS, PROTECTED) == (() if path is None else (path,))
+    assert denied_paths(line, ROFS, PROTECTED, only_protected=True) == (() if path is None else (path,))
+
+
+def test_of_a_command_that_went_well_other_paths_are_no_news() -> None:
+    assert denied_paths("x: /out/x: Read-only file system", ROFS, PROTECTED, only_protected=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("sh: 1: cannot create new: Read-only file system", "/here/new"),
+        ("sh: 1: cannot create /out/.ssh/keys: Read-only file system", "/out/.ssh/keys"),
+        ("error opening new: Read-only file system", "/here/new"),
+        ("tool: failed to open file new: Read-only file system", "/here/new"),
+        ("couldn't create new (Read-only file system)", "/here/new"),
+        ("bash: line 1: with blank: Read-only file system", "/here/with blank"),
+        ("sh: 1: cannot create /w/mine: Read-only file system", None),
+    ],
+)
+def test_the_words_before_a_path_are_no_part_of_it(line: str, path: str | None) -> None:
+    found = denied_paths(line, ROFS, Bounds(("/w",), "/here"))
+    assert found == (() if path is None else (path,))
