@@ -41,6 +41,7 @@ CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
 # asm/unistd.h: the newer calls have one number on every machine, seccomp has its own on each
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_ADD_RULE, SYS_LANDLOCK_RESTRICT_SELF = 444, 445, 446
 SYS_CLOSE_RANGE, SYS_SECCOMP = 436, {"x86_64": 317, "aarch64": 277}
+S_IFMT, S_IFSOCK = 0o170000, 0o140000  # inode(7)
 RULE_PATH_BENEATH, RULE_NET_PORT = 1, 2  # linux/landlock.h
 SECCOMP_SET_MODE_FILTER = 1  # linux/seccomp.h
 
@@ -192,6 +193,8 @@ def close_range(first: int, last: int) -> None:
 
 def confine(plan: Plan, report: Report) -> None:
     """Everything but the filter and the descriptors, which its callers end with."""
+    report.step = "streams"
+    refuse_datagrams()
     if plan.new_session:
         report.step = "new session"  # away from the caller's terminal, which else could be given input
         if os.getsid(0) != os.getpid():
@@ -207,6 +210,20 @@ def confine(plan: Plan, report: Report) -> None:
         report.step = "working folder"
         os.chdir(plan.cwd)
     reset_signals()
+
+
+def refuse_datagrams() -> None:
+    """A stream of that kind can be sent through to every socket file of the host, without a new socket."""
+    for number in (0, 1, 2):
+        try:
+            if os.fstat(number).st_mode & S_IFMT != S_IFSOCK:
+                continue
+        except OSError:
+            continue  # closed
+        stream = _socket.socket(fileno=os.dup(number))
+        if stream.family == _socket.AF_UNIX and stream.type == _socket.SOCK_DGRAM:
+            raise OSError(errno.EPERM, f"descriptor {number} is a datagram socket; give a pipe")
+        stream.close()
 
 
 def die_with(parent: int, number: int) -> None:

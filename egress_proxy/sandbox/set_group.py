@@ -23,10 +23,13 @@ def take_set_group_off(roots: Iterable[str], since_ns: int) -> tuple[tuple[str, 
             return tuple(found), False
         with contextlib.suppress(OSError):
             status = entry.stat(follow_symlinks=False)
-            is_program = stat.S_ISREG(status.st_mode) and status.st_mode & _PROGRAM == _PROGRAM
-            if is_program and status.st_ctime_ns >= since_ns:
+            if status.st_ctime_ns < since_ns:
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_mode & _PROGRAM == _PROGRAM:
                 found.append(entry.path)
                 _take_off(entry.path)
+            elif stat.S_ISSOCK(status.st_mode) or stat.S_ISCHR(status.st_mode):
+                found.append(entry.path)  # a socket's name, a whiteout: told of, they do nothing
     return tuple(found), True
 
 

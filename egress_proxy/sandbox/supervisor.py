@@ -10,9 +10,11 @@ with no network, and the private folder stays.
 
 import _signal  # type: ignore[import-not-found]
 import _socket
+import fcntl
 import os
 import struct
 import sys
+import time
 
 if __package__:
     from egress_proxy.sandbox import connects, launcher
@@ -21,6 +23,8 @@ else:  # run as a script, isolated: the path holds the standard library alone
     import connects  # type: ignore[import-not-found,no-redef]
     import launcher  # type: ignore[import-not-found,no-redef]
 
+FOLDER_NAME = b"egress-sandbox-"  # landlock_rung.py
+FRESH_S = 5  # a folder is made before it is locked
 GO = b"G"  # from us to the command's process, before it is the command
 NONE = -1  # no descriptor
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36  # linux/prctl.h
@@ -67,10 +71,38 @@ def main() -> None:
 
 def make_private_folder(plan: launcher.Plan, named: bytes) -> None:
     """Of this run alone: one command line may be started several times at once."""
+    remove_stale_folders(os.path.dirname(named))
     folder = named + b"-%d" % os.getpid()
     os.mkdir(folder, 0o700)
+    # Held until we end, however that comes: whoever can lock it knows that nobody has it any more.
+    fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), fcntl.LOCK_EX)
     plan.private_tmp = folder
     plan.paths = [(access, folder if path == named else path, must) for access, path, must in plan.paths]
+
+
+def remove_stale_folders(place: bytes) -> None:
+    """Of supervisors of this user that were killed."""
+    try:
+        names = os.listdir(place)
+    except OSError:
+        return
+    for name in names:
+        if not name.startswith(FOLDER_NAME):
+            continue
+        folder = os.path.join(place, name)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue  # somebody else's
+        try:
+            status = os.fstat(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if status.st_uid == os.geteuid() and time.time() - status.st_ctime > FRESH_S:
+                remove_folder(folder)
+        except OSError:
+            pass  # it is in use
+        finally:
+            os.close(descriptor)
 
 
 def watch_over_children() -> None:

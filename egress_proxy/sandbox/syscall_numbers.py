@@ -24,6 +24,8 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "sendmsg": (46, 211),
     "sendmmsg": (307, 269),
     "setsockopt": (54, 208),
+    "renameat2": (316, 276),
+    "fcntl": (72, 25),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),

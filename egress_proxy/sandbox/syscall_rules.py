@@ -78,6 +78,7 @@ def rules(around: Surroundings) -> Iterator[Rule]:
     yield _refuse(*_OTHER_PROCESSES, *_FILE_SYSTEMS, *_KERNEL)
     yield from _NAMESPACES
     yield from _MODE_BITS
+    yield from _LEFT_FOR_OTHERS
     yield _terminal(around.network)
     if not around.own_ipc:
         yield _refuse(*_SYSTEM_V)
@@ -165,6 +166,13 @@ _MODE_BITS = (
     _refuse_program(("openat",), 3, HasAny(2, _CREATES)),
 )
 
+# A lease keeps programs outside waiting when they open the file (F_SETLEASE); a whiteout is a device node and
+# hides a name from layered file systems (RENAME_WHITEOUT). <linux/fcntl.h>, <linux/fs.h>
+_LEFT_FOR_OTHERS = (
+    _refuse_when(("fcntl",), Is(1, (1024,))),
+    _refuse_when(("renameat2",), HasAny(4, 1 << 2)),
+)
+
 # <asm-generic/ioctls.h>: TIOCSTI and TIOCLINUX type into the terminal, for the shell that comes after us;
 # TIOCSETD loads line disciplines. TIOCGPTPEER opens the terminal of a pty that the caller made: the
 # supervisor does it, as Landlock has no rule for a terminal that is not there yet, and may not grant all.
@@ -192,8 +200,9 @@ _OTHERS_LIMITS = (
 )
 
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # <linux/socket.h>
-_STREAM, _SEQPACKET, _TYPE_MASK = 1, 5, 0xF  # <linux/net.h>; above the mask: SOCK_CLOEXEC, SOCK_NONBLOCK
+_STREAM, _DGRAM, _RAW, _SEQPACKET, _TYPE_MASK = 1, 2, 3, 5, 0xF  # <linux/net.h>; above it: CLOEXEC, NONBLOCK
 _IPPROTO_IP, _IPPROTO_TCP, _IPPROTO_IPV6, _SOL_SOCKET = 0, 6, 41, 1
+_DATAGRAMS = (0, 17, 1, 58)  # UDP, and the echo requests of ping
 _MSG_FASTOPEN = 0x2000_0000
 _ON_HOST = {Network.NONE, Network.STREAMS, Network.SUPERVISED}
 
@@ -236,7 +245,10 @@ def _sockets(network: Network) -> Iterator[Case]:
         # and SMC, which are streams too.
         yield Case(Action.ALLOW, (internet, Is(1, (_STREAM,), _TYPE_MASK), Is(2, (0, _IPPROTO_TCP))))
     elif network is not Network.NONE:
-        yield Case(Action.ALLOW, (internet,))
+        # No others: whoever asks for SCTP, DCCP, L2TP, UDP-Lite has the kernel load modules for it.
+        yield Case(Action.ALLOW, (internet, Is(1, (_STREAM,), _TYPE_MASK), Is(2, (0, _IPPROTO_TCP))))
+        yield Case(Action.ALLOW, (internet, Is(1, (_DGRAM,), _TYPE_MASK), Is(2, _DATAGRAMS)))
+        yield Case(Action.ALLOW, (internet, Is(1, (_RAW,), _TYPE_MASK)))  # for who may, as the kernel has it
 
 
 def _option(level: int, *names: int) -> tuple[Is, Is]:

@@ -408,3 +408,25 @@ def test_the_scripts_import_little() -> None:
     }
     own |= {"os", "posixpath", "genericpath", "stat", "_stat", "_collections_abc", "abc", "_abc"}
     assert set(ended.stdout.strip("[]\n").replace("'", "").split(", ")) <= own
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_datagram_socket_is_no_stream_as_it_leads_to_every_socket_file(number: int) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    read_end, write_end = os.pipe()
+    plan = launches.memory_file(LaunchPlan().encode())
+    streams = {0: subprocess.DEVNULL, 1: subprocess.DEVNULL, 2: subprocess.DEVNULL, number: theirs.fileno()}
+    with ours, theirs, os.fdopen(read_end) as errors:
+        words = (*launches.PYTHON, LAUNCHER, "inner", str(plan), "-1", str(write_end), "--", "true")
+        done = subprocess.run(
+            words,
+            pass_fds=(plan, write_end),
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            check=False,
+        )
+        os.close(write_end)
+        assert done.returncode == 125
+        assert errors.read() == f"confine streams: descriptor {number} is a datagram socket; give a pipe\n"
+    os.close(plan)

@@ -105,6 +105,18 @@ CASES: list[tuple[Surroundings, str, tuple[int, ...], Action]] = [
     # Mode bits, where there is a mode.
     (OWN, "fchmod", (3, 0o4755), REFUSE),
     (OWN, "fchmod", (3, 0o1777), ALLOW),
+    (OWN, "socket", (INET, STREAM, 6), ALLOW),
+    (OWN, "socket", (INET, 2, 17), ALLOW),
+    (OWN, "socket", (INET, 2, 1), ALLOW),  # ping
+    (OWN, "socket", (INET, STREAM, 262), REFUSE),  # MPTCP
+    (OWN, "socket", (INET, STREAM, 132), REFUSE),  # SCTP
+    (OWN, "socket", (INET, 2, 136), REFUSE),  # UDP-Lite
+    (OWN, "socket", (INET, 2, 115), REFUSE),  # L2TP
+    (OWN, "socket", (INET, 6, 33), REFUSE),  # DCCP
+    (OWN, "fcntl", (3, 1024, 0), REFUSE),  # F_SETLEASE
+    (OWN, "fcntl", (3, 2, 1), ALLOW),
+    (OWN, "renameat2", (3, 0, 3, 0, 4), REFUSE),  # RENAME_WHITEOUT
+    (OWN, "renameat2", (3, 0, 3, 0, 2), ALLOW),  # RENAME_EXCHANGE
     (OWN, "fchmodat", (3, 0, 0o2755), ALLOW),
     (OWN, "fchmodat2", (3, 0, 0o6000, 0), REFUSE),
     (OWN, "mkdirat", (3, 0, 0o2755), ALLOW),

@@ -1,5 +1,6 @@
 """Folders keep the set-group bit, programs that a command left with it do not, and they are told of."""
 
+import socket
 import stat
 import time
 from pathlib import Path
@@ -66,3 +67,9 @@ def test_work_in_folders_of_a_group_is_ordinary(backend: str, tmp_path: Path) ->
         assert (root / folder).stat().st_mode & stat.S_ISGID
     assert (mode(root / "left"), mode(root / "set") & stat.S_ISUID) == (0o755, 0)
     assert str(root / "left") in end.finished.outcome.planted.paths
+
+
+def test_a_sockets_name_is_told_of(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(tmp_path / "left"))
+    assert take_set_group_off([str(tmp_path)], 0) == ((str(tmp_path / "left"),), True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import pty
 import re
@@ -435,3 +436,24 @@ def test_a_caller_that_ignores_its_childrens_ends_gets_the_status_all_the_same()
     ignoring = "signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     before = python(f"import os, signal, sys; {ignoring}")
     assert run(OFFLINE, "sh", "-c", "exit 42", before=before) == Ended(42, "", "")
+
+
+def test_the_folder_of_a_killed_supervisor_is_removed_by_the_next_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FRESH_S", -1)
+    folders = [tmp_path / f"egress-sandbox-{name}" for name in ("stale", "used")]
+    for folder in (*folders, tmp_path / "other"):
+        (folder / "deep/er").mkdir(parents=True)
+    (tmp_path / "egress-sandbox-link").symlink_to(tmp_path / "other")
+    held = os.open(folders[1], os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    supervisor.remove_stale_folders(os.fsencode(tmp_path))
+    os.close(held)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "egress-sandbox-link",
+        "egress-sandbox-used",
+        "other",
+    }
+    assert (tmp_path / "other/deep/er").exists()
+    supervisor.remove_stale_folders(b"/nowhere")
