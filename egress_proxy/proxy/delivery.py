@@ -11,8 +11,8 @@ from egress_proxy.core.decision import Reason
 from egress_proxy.proxy.answering import Answering, UpstreamLost
 from egress_proxy.proxy.stream import SocketStream, Stream, StreamReset, StreamTruncated
 
-# How long text without a line end waits for what follows, whatever it is: longer than the gaps between the
-# segments of one write, too short to be felt. Events end in line ends and wait for nothing.
+# How long text without a line end waits after the last arrival, whatever it is: longer than the gaps between
+# the segments of one write, too short to be felt. Events end in line ends and wait for nothing.
 HOLD_S = 0.002
 
 Step = Callable[[], None]
@@ -34,8 +34,8 @@ class Delivery:
     """
 
     __slots__ = (
-        *("_client", "_down", "_drive", "_holding", "_is_stopped", "_loop", "_on_over", "_on_step"),
-        *("_upstream", "has_sent"),
+        *("_client", "_down", "_drive", "_heard_at", "_holding", "_is_stopped", "_loop", "_on_over"),
+        *("_on_step", "_upstream", "has_sent"),
     )
 
     def __init__(
@@ -56,6 +56,7 @@ class Delivery:
         self._on_step = on_step
         self._on_over = on_over
         self._holding: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
         self._is_stopped = False
         self.has_sent = False
 
@@ -87,6 +88,12 @@ class Delivery:
         self._drive(self.go_on)
 
     def _on_held(self) -> None:
+        # From the last arrival on: counted from an earlier byte, the time could run out between two pieces of
+        # a form that come right after one another, and the first would be out before the whole is seen.
+        due_at = self._heard_at + HOLD_S
+        if self._loop.time() < due_at:
+            self._holding = self._loop.call_at(due_at, self._on_held)
+            return
         self._holding = None
         self._drive(self._let_go)
 
@@ -125,8 +132,10 @@ class Delivery:
             if not is_clogged:
                 self._loop.call_soon(self._on_turn)
             return False
-        if self._holding is None and down.holds:
-            self._holding = self._loop.call_later(HOLD_S, self._on_held)
+        if down.holds:
+            self._heard_at = self._loop.time()
+            if self._holding is None:
+                self._holding = self._loop.call_at(self._heard_at + HOLD_S, self._on_held)
         return True
 
     def _send(self, data: bytes) -> None:

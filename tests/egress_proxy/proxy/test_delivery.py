@@ -15,7 +15,7 @@ import pytest
 from egress_proxy.core.request import parse_head
 from egress_proxy.proxy.answering import Answering
 from egress_proxy.proxy.client_side import ClientSide
-from egress_proxy.proxy.delivery import ClientLost, Delivery
+from egress_proxy.proxy.delivery import HOLD_S, ClientLost, Delivery
 from egress_proxy.proxy.http1 import UpstreamSide
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream, Stream, StreamReset
@@ -124,6 +124,21 @@ async def test_other_text_goes_on_with_what_completes_its_line() -> None:
     play = Play()
     play.upstream.says(chunk(b"one "), chunk(b"line\n"))
     assert play.client.got == [chunk(b"one line\n")]
+
+
+async def test_the_time_of_an_earlier_byte_does_not_part_a_secret_from_its_end() -> None:
+    play, loop = Play(), asyncio.get_running_loop()
+    play.upstream.says(chunk(b"x"))
+    due_at = loop.time() + HOLD_S
+    while loop.time() <= due_at:
+        pass
+    play.upstream.says(chunk(b"sk-CANARY"))
+    await asyncio.sleep(0)  # what is due runs
+    await asyncio.sleep(0)
+    play.upstream.says(chunk(b"-123"), b"0\r\n\r\n")
+    got = b"".join(play.client.got)
+    assert b"sk-" not in got
+    assert got.count(b"*") == len("sk-CANARY-123")
 
 
 async def test_the_end_of_the_answer_waits_for_nothing() -> None:
