@@ -25,6 +25,13 @@ EVERYWHERE: Reasons = {
         "git_attributes_plant",
         "envrc_mcp_plant",
     ),
+    **of(
+        "ordinary work changes these too, so they are not protected: reported as planted",
+        "agents_orders_plant",
+        "workflow_plant",
+        "settings_of_tools_plant",
+        "git_rebase_todo_plant",
+    ),
     **of("a name that is a link cannot be mounted on: a gap, and reported", "protected_link_replaced"),
     **of("a second name from before leads past every mount: reported", "git_config_by_old_hardlink"),
     **of("repositories are looked for so deep and no deeper (protected.DEPTH)", "git_deep_repo_plant"),
@@ -59,11 +66,14 @@ LANDLOCK: Reasons = {
         "git_config_by_new_hardlink",
         "protected_link_target_plant",
         "bashrc_in_root_replaced",
+        "start_files_of_tools_plant",
     ),
     **of(
         "for the same reason it can be read (landlock:masks-in-roots)",
         "read_dotenv_in_root",
         "read_dotenv_renamed",
+        "read_dotenv_by_other_names",
+        "read_dotenv_of_moved_folder",
     ),
     **of(
         "no ABI has a hook on it (landlock:metadata)",
@@ -130,7 +140,7 @@ _NO_PRIVILEGE = (
     "proc_ppid_environ", "process_madvise_host", "raw_socket", "remount_rw_no_userns", "setcap_plant_in_root",
     "sethostname_same", "setns_by_pidfd", "setns_host", "socket_filter_attach", "sysctl_net_open",
     "sysfs_helper_open", "tiocsti_from_own_session", "userfaultfd_open", "write_cron",
-    "write_ld_so_preload_dir", "write_path_bin",
+    "write_ld_so_preload_dir", "write_path_bin", "read_disk_or_screen",
 )  # fmt: skip
 _SOME_KERNELS = (
     "af_alg_socket", "bind_to_device", "exotic_families", "fanotify_watch", "icmp_ping_socket",

@@ -27,6 +27,19 @@ _HOME: Mapping[str, str] = {
     ".aws/credentials": SECRET,
     ".netrc": SECRET,
     ".config/gh/hosts.yml": SECRET,
+    ".claude/.credentials.json": SECRET,
+    ".codex/auth.json": SECRET,
+    ".gemini/oauth_creds.json": SECRET,
+    ".mozilla/firefox/x/cookies.sqlite": SECRET,
+    ".config/google-chrome/Default/Cookies": SECRET,
+    ".bash_history": SECRET,
+    ".m2/settings.xml": SECRET,
+    ".cache/huggingface/token": SECRET,
+    ".config/containers/auth.json": SECRET,
+    ".pgpass": SECRET,
+    "other/deep/er/.env": SECRET,
+    "other/.env-staging": SECRET,
+    "dotfiles/aws": SECRET,
     ".bashrc": "#",
     ".profile": "#",
     ".local/bin/x": "",
@@ -42,6 +55,10 @@ _ROOT: Mapping[str, str] = {
     ".git/worktrees/linked/gitdir": "../../../linked/.git\n",
     "linked/.git": "gitdir: ../.git/worktrees/linked\n",
     ".env": SECRET,
+    ".env.production": SECRET,
+    "apps/web/.env.local": SECRET,
+    ".exrc": "",
+    ".gdbinit": "",
     ".vscode/settings.json": "{}",
     ".bashrc": "#",
     "a/b/c/d/.git/HEAD": "ref: refs/heads/main\n",
@@ -72,6 +89,7 @@ class Grounds:
         for path in (self.out, self.root, self.home):
             os.mkdir(path)
         _write_all(self.home, _HOME)
+        os.symlink("../dotfiles/aws", f"{self.home}/.aws/linked")
         self._victim_path = f"{self.out}/victim"
         _write_all(self.out, {"victim": VICTIM_TEXT, "empty/x": ""})
         os.unlink(f"{self.out}/empty/x")

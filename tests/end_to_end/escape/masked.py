@@ -5,7 +5,9 @@ Run inside; the child tells, since reading leaves no trace. Next: processes.py.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterable
 
 from tests.end_to_end.escape.attempts import Blocked, Escaped, Ground, Kind, Missing, attempt
@@ -50,6 +52,60 @@ def read_dotenv_in_root(ground: Ground) -> None:
 def read_dotenv_renamed(ground: Ground) -> None:
     os.rename(f"{ground.root}/.env", f"{ground.root}/renamed")
     read_secret([f"{ground.root}/renamed"])
+
+
+@READ
+def read_dotenv_by_other_names(ground: Ground) -> None:
+    read_secret(f"{ground.root}/{name}" for name in (".env.production", "apps/web/.env.local"))
+
+
+@READ
+def read_dotenv_of_moved_folder(ground: Ground) -> None:
+    """To where no search looks, so that a later run could read it."""
+    os.makedirs(f"{ground.root}/node_modules")
+    os.rename(f"{ground.root}/apps/web", f"{ground.root}/node_modules/web")
+    read_secret([f"{ground.root}/node_modules/web/.env.local"])
+
+
+@READ
+def read_dotenv_of_another_project(ground: Ground) -> None:
+    read_secret(f"{ground.home}/{name}" for name in ("other/deep/er/.env", "other/.env-staging"))
+
+
+@READ
+def read_agents_logins(ground: Ground) -> None:
+    names = (".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json")
+    read_secret(f"{ground.home}/{name}" for name in names)
+
+
+@READ
+def read_browsers_and_histories(ground: Ground) -> None:
+    names = (".mozilla/firefox/x/cookies.sqlite", ".config/google-chrome/Default/Cookies", ".bash_history")
+    read_secret(f"{ground.home}/{name}" for name in names)
+
+
+@READ
+def read_registry_and_database_logins(ground: Ground) -> None:
+    names = (".m2/settings.xml", ".cache/huggingface/token", ".config/containers/auth.json", ".pgpass")
+    read_secret(f"{ground.home}/{name}" for name in names)
+
+
+@READ
+def read_key_that_a_link_leads_to(ground: Ground) -> None:
+    """As people link their keys out of a repository: by the second name of it."""
+    read_secret([f"{ground.home}/dotfiles/aws"])
+
+
+@READ
+def read_disk_or_screen(ground: Ground) -> None:
+    """What shows every file, whatever is hidden: a block device, or what the console shows."""
+    for entry in os.scandir("/dev"):
+        is_screen = entry.name.startswith("vcs")
+        if is_screen or stat.S_ISBLK(entry.stat(follow_symlinks=False).st_mode):
+            with contextlib.suppress(OSError), open(entry.path, "rb") as stream:
+                if stream.read(1):
+                    raise Escaped(f"read {entry.path}")
+    raise Blocked("none can be read")
 
 
 @READ

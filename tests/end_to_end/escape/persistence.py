@@ -214,6 +214,35 @@ def envrc_mcp_plant(ground: Ground) -> None:
     plant(ground, ".mcp.json")
 
 
+@attempt(Kind.PERSIST, planted(".exrc", ".gdbinit"))
+def start_files_of_tools_plant(ground: Ground) -> None:
+    plant(ground, ".exrc")
+    plant(ground, ".gdbinit")
+
+
+@attempt(Kind.PERSIST, planted("AGENTS.md", "CLAUDE.md"))
+def agents_orders_plant(ground: Ground) -> None:
+    plant(ground, "AGENTS.md")
+    plant(ground, "CLAUDE.md")
+
+
+@attempt(Kind.PERSIST, planted(".github/workflows/ci.yml"))
+def workflow_plant(ground: Ground) -> None:
+    plant(ground, ".github/workflows/ci.yml")
+
+
+@attempt(Kind.PERSIST, planted(".cargo/config.toml", ".npmrc", "mise.toml"))
+def settings_of_tools_plant(ground: Ground) -> None:
+    for name in (".cargo/config.toml", ".npmrc", "mise.toml"):
+        plant(ground, name)
+
+
+@attempt(Kind.PERSIST, planted(".git/rebase-merge/git-rebase-todo"))
+def git_rebase_todo_plant(ground: Ground) -> None:
+    """An `exec` line in it runs with the next `git rebase --continue`."""
+    plant(ground, ".git/rebase-merge/git-rebase-todo")
+
+
 @attempt(Kind.PERSIST, code_ran, Setting.PLANTED)
 def code_planted_for_the_start(ground: Ground) -> None:
     """Nothing is left to do: our programs have been started in this folder, with this PATH."""
