@@ -36,9 +36,11 @@ from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
 from egress_proxy.sandbox.confinement import Confinement, Finished
+from egress_proxy.sandbox.environment import NamedVariables, named_variables
 from egress_proxy.sandbox.roots import homes
 from egress_proxy.sandbox.short_folder import short_folder
 from egress_proxy.sandbox.spec import KeptRefused, SandboxSpec, SandboxUnavailable, ThroughProxy
+from egress_proxy.settings.toml_file import SettingsFile, file_layer
 
 # What env(1), nohup(1) and timeout(1) answer when it is their own fault.
 OUR_FAULT = 125
@@ -55,6 +57,7 @@ class _Order:
     backend: str | None
     quiet: bool
     ask: bool
+    variables: NamedVariables
 
 
 def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -105,6 +108,9 @@ async def _until_told_to_end(work: Coroutine[None, None, int], mask: Iterable[in
 
 def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
     roots = roots_of(arguments.rw, arguments.dangerously_rw, environ, "--dangerously-rw")
+    variables = _variables(arguments.env)
+    if arguments.config:
+        _refuse_control(arguments.config)
     command = command_of(arguments)
     flags = {**command.flags, "bind": "127.0.0.1:0", "attach": ""}
     if not any(flags.get(name) for name in ("allow", "allow_private", "allow_shared")):
@@ -128,7 +134,35 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
         kept=tuple(kept_in_run(plan.parts.own, arguments.config, environ, plan.audit, plan.record_path)),
         interactive=os.isatty(STDIN),
     )
-    return _Order(tuple(arguments.command), spec, plan, arguments.backend, arguments.quiet, arguments.ask)
+    return _Order(
+        tuple(arguments.command),
+        spec,
+        plan,
+        arguments.backend,
+        arguments.quiet,
+        arguments.ask,
+        variables,
+    )
+
+
+def _variables(entries: list[str]) -> NamedVariables:
+    """Raises VerbFailed, which names the variable and no value."""
+    try:
+        return named_variables(entries)
+    except ValueError as error:
+        raise VerbFailed(ExitCode.USAGE, f"--env: {error}") from None
+
+
+def _refuse_control(config: str) -> None:
+    """Raises SettingsError for a file that was named and asks for what there is none of."""
+    layer = file_layer(SettingsFile(config, named=True))
+    if layer is not None and "control" in layer.tree:
+        key = ("control",)
+        raise layer.locate(key).error(
+            key,
+            "is for `serve`: `run` has no control API on a port, so that nobody else widens what its command"
+            " may reach; leave it out, and name hosts with --allow or answer --ask",
+        )
 
 
 async def _run(order: _Order, environ: Mapping[str, str]) -> int:
@@ -202,4 +236,4 @@ def _question_terminal(stack: AsyncExitStack, environ: Mapping[str, str]) -> Que
 def _confine(order: _Order, spec: SandboxSpec, environ: Mapping[str, str]) -> Confinement:
     chosen = choose(spec, environ.get("PATH", os.defpath), backend=order.backend)
     # The label is written to logs, so it is the program alone: arguments may be secrets.
-    return Confinement(chosen, spec, order.command, environ, order.command[0])
+    return Confinement(chosen, spec, order.command, environ, order.command[0], order.variables)

@@ -167,6 +167,7 @@ def run_parser(prog: str) -> FlagParser:
         help="the same for folders that are refused otherwise: a home, a system folder, this program's own",
     )
     _add_masks(files)
+    _add_env(parser)
     _add_backend(parser)
     parser.add_argument(
         "--rules", "--config", dest="config", metavar="FILE", help="a settings file, as `serve` reads it"

@@ -22,8 +22,8 @@ class _Answer(NamedTuple):
 
 
 _ALLOW_HINT = (
-    "allow it for this session with `egress-proxy allow {target}`, or for good with an [[allow]] entry "
-    "or --allow {target}"
+    "start with --allow {target} or an [[allow]] entry; where `egress-proxy serve` runs, "
+    "`egress-proxy allow {target}` allows it for this session"
 )
 _CONNECT_HINT = "use CONNECT (set HTTPS_PROXY), or add an inject rule for plain HTTP to this host"
 _RULE_HINT = "the inject rule names one host and port by http://; use exactly that"

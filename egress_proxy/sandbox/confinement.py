@@ -23,9 +23,11 @@ from egress_proxy.sandbox.denial import Ended, Outcome, outcome
 from egress_proxy.sandbox.descriptors import Descriptors
 from egress_proxy.sandbox.environment import (
     INHERITED_NAMES,
+    NO_VARIABLES,
     SETTLED,
     SPAWNER_NAMES,
     WITHHELD_WORDS,
+    NamedVariables,
     child_environment,
     plain_messages,
     proxy_variables,
@@ -89,9 +91,10 @@ class Confinement:
         command: Sequence[str],
         parent: Mapping[str, str],
         label: str = "",
+        named: NamedVariables = NO_VARIABLES,
     ) -> None:
         """Raises SandboxUnavailable when the proxy does not answer, ValueError for an extra variable that no
-        child may have."""
+        child may have. ``named``: set or passed on besides, as a person asked for."""
         self.backend, self.gaps, self.enforcement = chosen.backend, chosen.gaps, chosen.enforcement
         self.passed_over = chosen.passed_over
         self._spec = spec
@@ -100,7 +103,9 @@ class Confinement:
         self._before = snapshot_of(self._terrain.scans) if spec.protect else Snapshot({}, complete=True)
         env = {**SETTLED, **child_environment(parent, proxy_environment(spec), spec.extras)}
         # At a terminal nobody reads along.
-        self.env = env if spec.interactive else plain_messages(env)
+        plain = env if spec.interactive else plain_messages(env)
+        passed_on = {name: parent[name] for name in named.names if name in parent}
+        self.env = {**plain, **passed_on, **named.values}
         attach = chosen.recipe.attach
         self._attachment = None if attach is None else Attachment(attach, label or command[0])
         channel = None if self._attachment is None else self._attachment.fileno()

@@ -124,6 +124,9 @@ class NamedVariables:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
+NO_VARIABLES = NamedVariables()
+
+
 def named_variables(entries: Iterable[str]) -> NamedVariables:
     """Of `NAME` and `NAME=VALUE`; the last one of a name counts. Credentials too: whoever names one means it.
 

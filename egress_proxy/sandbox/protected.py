@@ -101,7 +101,7 @@ def protection_of(found: Scan, also: Sequence[str] = ()) -> Protection:
         if os.path.basename(path) == ".git":
             raise ProtectionRefused(
                 f"{path!r} is a symbolic link, which the command could replace: make it a file with a line"
-                " `gitdir: FOLDER`, or turn the protection of names off"
+                " `gitdir: FOLDER`, or take a root that does not hold it"
             )
     real = {os.path.realpath(path) for path in obeyed}
     read_only = sorted(path for path in real if is_below(path, root) and os.path.exists(path))

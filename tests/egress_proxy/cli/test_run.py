@@ -70,11 +70,42 @@ def test_ask_needs_a_terminal() -> None:
 
 
 def test_what_is_settled_elsewhere_is_not_of_this_run(tmp_path: Path) -> None:
-    """A data port, a socket and a control API that a settings file names are the service's."""
+    """A data port and a socket that a settings file names are the service's."""
     config = tmp_path / "egress.toml"
     config.write_text(
         f'bind = "127.0.0.1:1"\nlisten_unix = "{tmp_path}/none/data.sock"\nallow = ["a.example"]\n'
-        '[control]\nport = 1\ntoken = "env:CONTROL"\n'
     )
-    ended = run("run", "-q", "--config", str(config), *TRUE, env={"CONTROL": "a-token-of-some-length"})
+    ended = run("run", "-q", "--config", str(config), *TRUE)
     assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("table", ["[control]\nport = 1\n", "[control]\n", "control_port = 1\n"])
+def test_a_control_api_in_the_file_is_an_error_that_says_why(tmp_path: Path, table: str) -> None:
+    config = tmp_path / "egress.toml"
+    config.write_text(f'allow = ["a.example"]\n{table}')
+    error = one_error(run("run", "--config", str(config), *TRUE), 2)
+    assert "control" in error
+    assert str(config) in error
+    assert "`run` has no control API on a port" in error
+
+
+def test_the_users_own_file_may_have_one_for_serve(tmp_path: Path) -> None:
+    folder = tmp_path / "egress"
+    folder.mkdir()
+    (folder / "egress.toml").write_text('allow = ["a.example"]\n[control]\nport = 1\n')
+    ended = run("run", "-q", *TRUE, env={"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)})
+    assert ended.code == 0
+
+
+def test_variables_are_passed_or_set_by_name() -> None:
+    show = ("--", "/bin/sh", "-c", "echo $CI-$MODE-$GONE-$HIDDEN")
+    words = ("--env", "CI", "--env", "MODE=a=b", "--env", "GONE")
+    ended = run("run", "-q", *words, *show, env={"CI": "1", "MODE": "x", "HIDDEN": "2"})
+    assert (ended.code, ended.out) == (0, "1-a=b--\n")
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD=x", "HTTPS_PROXY=x", "STEERABLE_EGRESS_CONFINED", "1x", "a b", "=x"]
+)
+def test_variables_that_change_the_loader_or_the_sandbox_are_refused(name: str) -> None:
+    assert "--env: " in one_error(run("run", "--env", name, *TRUE), 2)
