@@ -98,7 +98,8 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     outbound = _outbound(plan, names, doors, in_force)
     pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
     readiness, make_arrivals = _driver(plan, stack)
-    limits = ForwardLimits(plan.limits.first_byte_timeout_s, plan.limits.idle_timeout_s)
+    times = plan.limits
+    limits = ForwardLimits(times.first_byte_timeout_s, times.idle_timeout_s, times.body_timeout_s)
     grants = MemoryGrantStore(time.time)
 
     def judge(access: Access) -> Decision:

@@ -61,6 +61,7 @@ class ServiceLimits:
     idle_timeout_s: float
     half_close_timeout_s: float
     drain_timeout_s: float
+    body_timeout_s: float
     first_byte_timeout_s: float
     tcp_keepalive_s: int
 

@@ -45,6 +45,8 @@ class Newcomers(Protocol):
 
     def end_client(self, sandbox: Client) -> None: ...
 
+    def drop_oldest_silent(self) -> bool: ...
+
     def close(self) -> None: ...
 
     def __len__(self) -> int: ...
@@ -120,6 +122,7 @@ class Service:
         self._arrivals = self._make_arrivals(self.parts, intake, self._stopping.is_set)
         if self._arrivals is not None:
             intake.newcomer = self._arrivals.take
+            intake.drop_newcomer = self._arrivals.drop_oldest_silent
         for listener in doors.listeners:
             intake.listen(listener, same_user=doors.same_user)
         if doors.attach is not None:

@@ -33,7 +33,9 @@ _ANSWERS: dict[Reason, _Answer] = {
     Reason.MALFORMED: _Answer(400, "bad-request", "send a well-formed HTTP/1.1 request"),
     Reason.NOT_HTTP: _Answer(400, "bad-request", "this port speaks HTTP/1.1: use it as an HTTP proxy"),
     Reason.HEAD_TOO_LARGE: _Answer(431, "head-too-large", "send fewer or shorter headers"),
-    Reason.HEAD_TIMEOUT: _Answer(408, "head-timeout", "send the whole request head at once"),
+    Reason.HEAD_TIMEOUT: _Answer(
+        408, "head-timeout", "send the whole request, head and body, without a pause"
+    ),
     Reason.METHOD_NOT_ALLOWED: _Answer(405, "method-not-allowed", _CONNECT_HINT),
     Reason.CLIENT_UNKNOWN: _Answer(
         407, "client-authentication-required", "send Proxy-Authorization with the client token"

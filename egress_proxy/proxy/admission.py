@@ -12,7 +12,6 @@ from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.intake import connect_target
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
-from egress_proxy.proxy.rejudge import no_longer_allowed
 
 # A method is a token of any length; a log line shows the beginning.
 METHOD_SHOWN = 20
@@ -36,24 +35,21 @@ def connect_access(head: RequestHead, peer: Peer, parts: Parts) -> Access | Deny
 
 
 def take_room(access: Access, allow: Allow, parts: Parts) -> Deny | None:
-    """Room for one more tunnel and one use of the grant; whoever takes it gives it back without a 200."""
-    if not parts.tunnels.has_room(access.client):
-        return Deny(Reason.TOO_MANY_TUNNELS, access.target)
+    """A place for the dial and one use of the grant; whoever takes them gives both back without a 200, and
+    the place alone with one: the tunnel has its own."""
+    full = parts.tunnels.places.take(access)
+    if full is not None:
+        return full
     if allow.grant_id is not None and not parts.grants.spend_use(allow.grant_id):
+        parts.tunnels.places.leave(access.client)
         return Deny(Reason.GRANT_EXHAUSTED, access.target, allow.rule)
     return None
 
 
-def give_room_back(allow: Allow, parts: Parts) -> None:
+def give_room_back(access: Access, allow: Allow, parts: Parts) -> None:
+    parts.tunnels.places.leave(access.client)
     if allow.grant_id is not None:
         parts.grants.give_back_use(allow.grant_id)
-
-
-def changed_meanwhile(access: Access, allow: Allow, parts: Parts) -> Deny | None:
-    """Dialling takes time, in which a rule or a grant can go, and others can take the room."""
-    if not parts.tunnels.has_room(access.client):
-        return Deny(Reason.TOO_MANY_TUNNELS, access.target)
-    return no_longer_allowed(access, allow, parts)
 
 
 def allowed_event(request_id: str, peer: Peer, access: Access, allow: Allow, address: str | None) -> Decided:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.address import Address, address_text
@@ -20,7 +20,6 @@ from egress_proxy.core.request import HEAD_END, RequestError, RequestHead, parse
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import (
     allowed_event,
-    changed_meanwhile,
     connect_access,
     give_room_back,
     take_room,
@@ -31,6 +30,7 @@ from egress_proxy.proxy.epoll_readiness import EpollReadiness
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
+from egress_proxy.proxy.rejudge import no_longer_allowed
 from egress_proxy.proxy.stream import READ_BYTES, SocketStream, reset_on_close
 
 _BROKEN = select.EPOLLERR | select.EPOLLHUP
@@ -58,7 +58,7 @@ class Arrivals:
         self._is_draining = is_draining
         self._fall_back = fall_back
         self._refuse = refuse
-        self._waiting: set[Arrival] = set()
+        self._waiting: dict[Arrival, None] = {}  # in the order of their coming
         self._connected: list[Arrival] = []
         self._timer: asyncio.TimerHandle | None = None
         readiness.after_events = self._open_connected
@@ -69,7 +69,7 @@ class Arrivals:
     def take(self, sock: socket.socket, peer: Peer) -> None:
         """A client was accepted."""
         arrival = Arrival(sock, peer, self._loop.time() + self._parts.limits.head_s)
-        self._waiting.add(arrival)
+        self._waiting[arrival] = None
         self._readiness.watch(sock.fileno(), lambda events: self._on_client(arrival, events))
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_S, self._sweep)
@@ -83,11 +83,18 @@ class Arrivals:
                 self._leave(arrival)
                 arrival.sock.close()
 
+    def drop_oldest_silent(self) -> bool:
+        """Make way for somebody new; False when all that wait have asked for something."""
+        silent = next((one for one in self._waiting if one.dial is None), None)
+        if silent is not None:
+            self._drop(silent)
+        return silent is not None
+
     def end_client(self, sandbox: Client) -> None:
         """A sandbox is gone: nobody in it is left who could be told."""
         for arrival in [one for one in self._waiting if one.peer.sandbox == sandbox]:
             if arrival.dial is not None:
-                give_room_back(arrival.dial.allow, self._parts)
+                give_room_back(arrival.dial.access, arrival.dial.allow, self._parts)
             self._drop(arrival)
 
     def _on_client(self, arrival: Arrival, events: int) -> None:
@@ -132,7 +139,7 @@ class Arrivals:
         try:
             upstream = begin_dial(address, access.target.port, self._parts.outbound.keepalive_s)
         except OSError:
-            give_room_back(allow, self._parts)
+            give_room_back(access, allow, self._parts)
             return False
         request_id, in_force = self._parts.new_id(), self._in_force()
         arrival.dial = Dial(head, data[end:], access, allow, upstream, address, request_id, in_force)
@@ -157,7 +164,7 @@ class Arrivals:
         arrival.upstream_spoke = arrival.upstream_spoke or bool(events & _INPUT)
         arrival.upstream_broke = bool(events & _BROKEN)
         if arrival in self._waiting and events & (select.EPOLLOUT | _BROKEN):
-            self._waiting.discard(arrival)
+            self._waiting.pop(arrival, None)
             self._connected.append(arrival)
 
     def _open_connected(self) -> None:
@@ -166,11 +173,9 @@ class Arrivals:
             return
         arrivals, self._connected = self._connected, []
         good: list[tuple[Arrival, Dial]] = []
-        ahead: list[Client] = []
         for arrival in arrivals:
-            if arrival.dial is not None and self._stands(arrival, ahead):
+            if arrival.dial is not None and self._stands(arrival):
                 good.append((arrival, arrival.dial))
-                ahead.append(arrival.dial.access.client)
         events = [
             allowed_event(dial.request_id, one.peer, dial.access, dial.allow, address_text(dial.address))
             for one, dial in good
@@ -183,7 +188,7 @@ class Arrivals:
             return
         except Exception as error:
             for arrival, dial in good:
-                give_room_back(dial.allow, self._parts)
+                give_room_back(dial.access, dial.allow, self._parts)
                 self._fault(arrival, error)
             return
         for arrival, dial in good:
@@ -199,7 +204,7 @@ class Arrivals:
         with contextlib.suppress(AuditUnavailable):
             self._parts.audit(fault_event(request_id, error))
 
-    def _stands(self, arrival: Arrival, ahead: Sequence[Client]) -> bool:
+    def _stands(self, arrival: Arrival) -> bool:
         """Whether the upstream is connected and the request still allowed; else it has been refused."""
         dial = arrival.dial
         assert dial is not None  # noqa: S101  it was set before the upstream was watched
@@ -208,11 +213,9 @@ class Arrivals:
         try:
             deny = self._changed(dial)
         except Exception as error:
-            give_room_back(dial.allow, self._parts)
+            give_room_back(dial.access, dial.allow, self._parts)
             self._fault(arrival, error)
             return False
-        if not self._parts.tunnels.has_room(dial.access.client, ahead):
-            deny = Deny(Reason.TOO_MANY_TUNNELS, dial.access.target)
         if failure is not None:
             deny = Deny(Reason.UPSTREAM_REFUSED, dial.access.target, dial.allow.rule, failure)
         if deny is not None:
@@ -227,7 +230,7 @@ class Arrivals:
         was_policy, was_grants = dial.judged_by
         if policy is was_policy and grants is was_grants and dial.allow.grant_id is None:
             return None
-        return changed_meanwhile(dial.access, dial.allow, self._parts)
+        return no_longer_allowed(dial.access, dial.allow, self._parts)
 
     def _open(self, arrival: Arrival, dial: Dial) -> None:
         try:
@@ -236,10 +239,11 @@ class Arrivals:
             sent = 0
         if sent != len(ESTABLISHED):  # gone; a client that took nothing else in has room for 40 bytes
             self._readiness.unwatch(arrival.sock.fileno())
-            give_room_back(dial.allow, self._parts)
+            give_room_back(dial.access, dial.allow, self._parts)
             self._drop_upstream(arrival)
             arrival.sock.close()
             return
+        self._parts.tunnels.places.leave(dial.access.client)  # the tunnel has one of its own
         self._parts.tunnels.open(
             dial.facts(self._loop.time()),
             arrival.sock,
@@ -254,7 +258,7 @@ class Arrivals:
         if dial is None:
             return
         self._leave(arrival)
-        give_room_back(dial.allow, self._parts)
+        give_room_back(dial.access, dial.allow, self._parts)
         self._drop_upstream(arrival)
         stream = SocketStream(self._loop, arrival.sock)
         stream.unread(dial.early)
@@ -267,7 +271,7 @@ class Arrivals:
         self._fall_back(stream, arrival.peer, arrival.due_at)
 
     def _leave(self, arrival: Arrival) -> None:
-        self._waiting.discard(arrival)
+        self._waiting.pop(arrival, None)
         self._readiness.unwatch(arrival.sock.fileno())
 
     def _drop(self, arrival: Arrival) -> None:

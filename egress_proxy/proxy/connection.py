@@ -18,9 +18,7 @@ from egress_proxy.core.reply import ESTABLISHED, refusal_status, refuse, unanswe
 from egress_proxy.core.request import RequestError, RequestHead, parse_head
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import (
-    changed_meanwhile,
     connect_access,
-    give_room_back,
     record_allowed,
     refused_event,
     take_room,
@@ -34,7 +32,7 @@ from egress_proxy.proxy.intake import is_probe
 from egress_proxy.proxy.order import ExchangeEnd, Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
-from egress_proxy.proxy.rejudge import order_is_void
+from egress_proxy.proxy.rejudge import no_longer_allowed, order_is_void
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from egress_proxy.proxy.tunnel import TunnelFacts
 
@@ -64,7 +62,7 @@ class Connection:
         self.is_busy = False  # a request is being served: draining waits for it
         self.ended_by: EndCause | None = None  # whoever ended it: the request that is under way is its last
         self.exchange: Exchange | None = None  # while one is under way
-        self.unended: tuple[Admitted, float] | None = None  # a request without an end line, and its start
+        self.unended: tuple[Admitted, float] | None = None  # a request with a place and no end line
 
     async def serve(self) -> After:
         """The next request, from its head on."""
@@ -162,16 +160,16 @@ class Connection:
         return After.KEPT
 
     async def _open_tunnel(self, head: RequestHead, access: Access, allow: Allow) -> After:
-        refusal = take_room(access, allow, self._parts)
+        refusal, is_open = take_room(access, allow, self._parts), False
         if refusal is not None:
             return await self._refuse(refusal, head, access)
-        is_open = False
         try:
             refusal = await self._dial_and_hand_over(access, allow)
             is_open = refusal is None
         finally:
-            if not is_open:
-                give_room_back(allow, self._parts)
+            self._parts.tunnels.places.leave(access.client)  # an open tunnel has one of its own
+            if not is_open and allow.grant_id is not None:
+                self._parts.grants.give_back_use(allow.grant_id)
         return After.HANDED_OVER if refusal is None else await self._refuse(refusal, head, access)
 
     async def _dial_and_hand_over(self, access: Access, allow: Allow) -> Deny | None:
@@ -181,12 +179,12 @@ class Connection:
             return connected
         upstream, address, allow = connected
         try:
-            refusal = changed_meanwhile(access, allow, self._parts) or record_allowed(
+            refusal = no_longer_allowed(access, allow, self._parts) or record_allowed(
                 self.request_id, self.peer, access, allow, str(address), self._parts
             )
             if refusal is None:
                 await self._say(ESTABLISHED)
-                if changed_meanwhile(access, allow, self._parts) is not None:
+                if no_longer_allowed(access, allow, self._parts) is not None:
                     raise StreamReset  # the client was slow to take in the 200, and it is void by now
         except BaseException:
             upstream.close()
@@ -194,8 +192,7 @@ class Connection:
         if refusal is not None:
             upstream.close()
             return refusal
-        now_s = self._loop.time()
-        facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, now_s)
+        facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, self._loop.time())
         early = self.stream.take_unread()
         sni = self._parts.in_force.policy.sni
         self._parts.tunnels.open(facts, self.stream.release(), upstream, early, sni)
@@ -206,9 +203,11 @@ class Connection:
         if isinstance(admitted, Refused):
             return await self._refuse(admitted.deny, head, admitted.access)
         access, allow = admitted.access, admitted.order.allow
-        failed = record_allowed(self.request_id, self.peer, access, allow, None, self._parts)
-        if failed is not None:
-            return await self._refuse(failed, head, access)
+        full = self._parts.tunnels.places.refusal(access)
+        refusal = full or record_allowed(self.request_id, self.peer, access, allow, None, self._parts)
+        if refusal is not None:
+            return await self._refuse(refusal, head, access)
+        self._parts.tunnels.places.occupy(access.client)
         return await self._forward(admitted, self._loop.time())
 
     async def _forward(self, admitted: Admitted, started_at: float, *, fresh: bool = False) -> After:
@@ -228,6 +227,7 @@ class Connection:
         if self.unended is not None:
             admitted, started_at = self.unended
             self.unended = None
+            self._parts.tunnels.places.leave(admitted.access.client)
             record_end(admitted, done, self._loop.time() - started_at, self._parts)
 
     async def _exchanged(self, admitted: Admitted, *, fresh: bool) -> Forwarded:

@@ -16,6 +16,11 @@ from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare_tcp
 
 # RFC 8305 5: how long one attempt is alone before the next address is tried beside it.
 ATTEMPT_DELAY_S = 0.25
+# More at a time, or more addresses, and one name could cost a descriptor for each of its records.
+ATTEMPTS_AT_A_TIME = 2
+ADDRESS_LIMIT = 6
+# So long an attempt may stay silent while other addresses wait: the kernel has sent its SYN twice by then.
+ATTEMPT_LIMIT_S = 1.5
 
 
 class DialFailed(Exception):
@@ -43,7 +48,7 @@ async def dial(
     """
     if len(addresses) == 1:
         return await _attempt(addresses[0], port, keepalive_s), addresses[0]
-    return await _race(in_dialling_order(addresses), port, keepalive_s)
+    return await _race(in_dialling_order(addresses)[:ADDRESS_LIMIT], port, keepalive_s)
 
 
 _Attempts = dict[asyncio.Task[socket.socket], Address]
@@ -68,14 +73,21 @@ async def _race(addresses: Sequence[Address], port: int, keepalive_s: int) -> tu
 async def _winner(
     running: _Attempts, waiting: list[Address], port: int, keepalive_s: int
 ) -> asyncio.Task[socket.socket]:
-    """Start attempts until one has connected; it and those still under way are in ``running``."""
+    """Start attempts until one has connected; it and those still under way are in ``running``.
+
+    Two at a time: the older one makes way for the next address once it has been silent for long enough.
+    """
     failure = DialFailed("no address")
     while waiting or running:
         if waiting:
+            if len(running) == ATTEMPTS_AT_A_TIME:
+                oldest = next(iter(running))
+                await _stop({oldest: running.pop(oldest)})
             address = waiting.pop(0)
             attempt = _attempt(address, port, keepalive_s)
             running[asyncio.get_running_loop().create_task(attempt)] = address
-        delay_s = ATTEMPT_DELAY_S if waiting else None
+        is_alone = len(running) < ATTEMPTS_AT_A_TIME
+        delay_s = (ATTEMPT_DELAY_S if is_alone else ATTEMPT_LIMIT_S) if waiting else None
         done, _ = await asyncio.wait(running, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             error = task.exception()

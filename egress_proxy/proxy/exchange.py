@@ -25,6 +25,7 @@ from egress_proxy.vault.injection import UpstreamHead
 CLIENT_LEFT_S = 2.0
 # What is read of its next requests meanwhile, so that its end behind them is seen.
 AHEAD_LIMIT_BYTES = 65_536
+BODY_STALLED = "nothing more came of the request's body in the time that limits.body_timeout_s sets"
 
 
 _UNREADABLE_BODY = UpstreamLost(Reason.BODY_NOT_INSPECTABLE, "its body is not what its Content-Encoding says")
@@ -209,6 +210,8 @@ class Exchange:
         limits = self._limits
         is_awaited = self._is_upload_over and not self._upstream.http.has_answered
         limit_s = limits.first_byte_s if is_awaited else limits.idle_s
+        if not self._is_upload_over and not self._upstream.stream.is_clogged():
+            limit_s = min(limit_s, limits.body_s)
         if self._has_left and not self._client.is_clogged():  # it may be slow to read what is its own
             limit_s = min(limit_s, CLIENT_LEFT_S)
         self._client.deadline.set(limit_s, self._on_time)
@@ -219,7 +222,7 @@ class Exchange:
         if self._upstream.stream.is_clogged():
             raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
         if not self._is_upload_over:
-            raise ClientLost
+            raise UpstreamLost(Reason.HEAD_TIMEOUT, BODY_STALLED)
         raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream was silent for too long")
 
     # The end.

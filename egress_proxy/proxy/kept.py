@@ -50,10 +50,11 @@ class KeptClients:
 
     def __init__(self, parts: Parts, is_draining: Callable[[], bool], start: Start) -> None:
         self._parts = parts
+        self._places = parts.tunnels.places
         self._is_draining = is_draining
         self._start = start
         self._loop = asyncio.get_running_loop()
-        self._clients: set[Connection] = set()
+        self._clients: dict[Connection, None] = {}  # who has been quiet for the longest comes first
         self._due: list[_Due] = []
         self._ended: list[Ended] = []
         self._round: asyncio.Handle | None = None
@@ -63,7 +64,8 @@ class KeptClients:
 
     def keep(self, connection: Connection) -> None:
         """Wait for its next request."""
-        self._clients.add(connection)
+        self._clients.pop(connection, None)
+        self._clients[connection] = None
         connection.is_busy = False
         stream = connection.stream
         stream.look_on(functools.partial(self._on_input, connection))
@@ -78,6 +80,13 @@ class KeptClients:
                 connection.exchange.cut(cause)
             self._drop(connection)
         self._end_round()
+
+    def drop_oldest_idle(self) -> bool:
+        """Make way for somebody new; False when all have a request under way."""
+        idle = next((one for one in self._clients if not one.is_busy), None)
+        if idle is not None:
+            self._drop(idle)
+        return idle is not None
 
     def _on_input(self, connection: Connection) -> None:
         try:
@@ -100,6 +109,10 @@ class KeptClients:
         claim = None if admitted is None else self._parts.forwarder.claim_kept(admitted.order)
         if admitted is None or claim is None:
             self._serve(connection, data)
+            return
+        if self._places.take(admitted.access) is not None:
+            self._parts.forwarder.put_back(claim)
+            self._serve(connection, data)  # it is refused there
             return
         connection.is_busy = True
         stream.look_on(None)
@@ -161,6 +174,7 @@ class KeptClients:
         return False
 
     def _take_back(self, due: _Due) -> None:
+        self._places.leave(due.admitted.access.client)
         self._parts.forwarder.put_back(due.claim)
         if due.connection in self._clients:
             self._serve(due.connection, due.raw)
@@ -193,6 +207,7 @@ class KeptClients:
             connection.unended = admitted, started_at
             self._start(connection, connection.forward_anew)
             return
+        self._places.leave(admitted.access.client)
         if done.fault is not None:
             self._record_fault(connection, done.fault)
         self._ended.append(ended_event(admitted, done, self._loop.time() - started_at))
@@ -216,6 +231,7 @@ class KeptClients:
         if not due:
             self._record_fault(None, error)
         for one in due:
+            self._places.leave(one.admitted.access.client)
             self._parts.forwarder.put_back(one.claim)
             self._fail(one.connection, error)
 
@@ -229,7 +245,7 @@ class KeptClients:
             self._parts.audit(fault_event(connection.request_id if connection else "", error))
 
     def _leave(self, connection: Connection) -> None:
-        self._clients.discard(connection)
+        self._clients.pop(connection, None)
         connection.stream.look_on(None)
         connection.stream.deadline.clear()
 

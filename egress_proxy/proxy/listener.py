@@ -87,6 +87,7 @@ class Intake:
         self._listeners: dict[socket.socket, Admit] = {}
         self._running: dict[asyncio.Task[None], Connection] = {}
         self.newcomer: Callable[[socket.socket, Peer], None] = self.serve_socket
+        self.drop_newcomer: Callable[[], bool] = lambda: False
 
     def listen(self, listener: socket.socket, admit: Admit | None = None, *, same_user: bool = False) -> None:
         """Accept on a listener from now on. ``admit``: for those who are no clients of the data port.
@@ -164,10 +165,24 @@ class Intake:
         except OSError:  # reset before we looked
             sock.close()
             return
-        if len(self._running) + len(self._kept) + self._others_open() >= self._limit:
+        open_count = len(self._running) + len(self._kept) + self._others_open()
+        if open_count >= self._limit and not self._make_way():
             _turn_away(sock, Deny(Reason.TOO_MANY_TUNNELS))
             return
         self.newcomer(sock, peer_of(address, sandbox))
+
+    def _make_way(self) -> bool:
+        """Whoever came first and says nothing goes, so that silence cannot shut others out.
+
+        In this order: connections without a word, with half a head, between two requests.
+        """
+        if self.drop_newcomer():
+            return True
+        for task, connection in self._running.items():
+            if not connection.is_busy and not task.cancelling():
+                task.cancel()
+                return True
+        return self._kept.drop_oldest_idle()
 
     def _admit_own(self, admit: Admit, sock: socket.socket, address: object) -> None:
         uid = peer_uid(sock) if isinstance(address, tuple) else os.geteuid()  # of a unix socket `admit` asks

@@ -13,10 +13,15 @@ from egress_proxy.core.request import RequestHead
 
 @dataclass(frozen=True, slots=True)
 class ForwardLimits:
-    """Seconds until the upstream's first byte, and between bytes before and after it."""
+    """Seconds until the upstream's first byte, and between bytes before and after it.
+
+    ``body_s``: how long a client may send nothing of the body that it has announced. Its request holds an
+    upstream meanwhile, which others wait for.
+    """
 
     first_byte_s: float
     idle_s: float
+    body_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

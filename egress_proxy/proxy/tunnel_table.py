@@ -7,17 +7,18 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from egress_proxy.core.access import ANONYMOUS, Client, Door
+from egress_proxy.core.access import Door
 from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause, Ended, Event, Noticed
 from egress_proxy.core.seams import Audit, AuditUnavailable, GrantStore, TunnelCount
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight, SniPolicy, judge_first_flight
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.pipes import PipePool
+from egress_proxy.proxy.places import Places
 from egress_proxy.proxy.relay import Flow, Meter
 from egress_proxy.proxy.tunnel import Tunnel, TunnelFacts
 
@@ -66,7 +67,7 @@ class TunnelTable:
         self._grants = grants
         self._pipes = pipes
         self._open: set[Tunnel] = set()
-        self._per_client: Counter[str] = Counter()
+        self.places = Places(limits.in_all, limits.per_client)
         self._unwritten: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
         self.on_sweep: Callable[[], None] = lambda: None  # what else is due now and then
@@ -74,15 +75,6 @@ class TunnelTable:
     def start(self) -> None:
         shortest = min(self._limits.idle_s, self._limits.half_close_s, self._limits.hello_s)
         self._timer = self._loop.call_later(min(SWEEP_S, shortest / 4), self._sweep)
-
-    def has_room(self, client: Client, ahead: Sequence[Client] = ()) -> bool:
-        """Whether one more tunnel may open; ``ahead``: whose are about to."""
-        if len(self._open) + len(ahead) >= self._limits.in_all:
-            return False
-        if client.id == ANONYMOUS:
-            return True
-        own = self._per_client[client.id] + sum(one.id == client.id for one in ahead)
-        return own < self._limits.per_client
 
     def count(self) -> TunnelCount:
         return TunnelCount(len(self._open), self._limits.in_all)
@@ -103,7 +95,7 @@ class TunnelTable:
             out.hold_until_judged(lambda flight: self._judge(facts, flight, sni))
         tunnel = Tunnel(facts, out, back, self._ended)
         self._open.add(tunnel)
-        self._per_client[facts.client.id] += 1
+        self.places.occupy(facts.client)
         try:
             if tunnel.offer(early):
                 self._readiness.start(tunnel, spoke)
@@ -127,9 +119,7 @@ class TunnelTable:
         self._readiness.forget(tunnel)
         self._open.discard(tunnel)
         facts = tunnel.facts
-        self._per_client[facts.client.id] -= 1
-        if not self._per_client[facts.client.id]:
-            del self._per_client[facts.client.id]
+        self.places.leave(facts.client)
         if tunnel.fault is not None:
             self._record(fault_event(facts.request_id, tunnel.fault))
         self._record(

@@ -95,6 +95,8 @@ class LimitsTable(_Table):
     idle_timeout_s: Seconds = 3_600
     half_close_timeout_s: Seconds = 60
     drain_timeout_s: Seconds = 5
+    # A client that is alive sends on at once; one that stalls holds an upstream that others wait for.
+    body_timeout_s: Seconds = 60
     first_byte_timeout_s: Seconds = 600
     tcp_keepalive_s: KeepAlive = 45
 

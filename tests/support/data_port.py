@@ -66,7 +66,7 @@ Result = TypeVar("Result")
 # What the settings have as defaults (contract 8), but for what a test would wait for.
 TUNNELS = TunnelLimits(in_all=4096, per_client=1024, idle_s=3600, half_close_s=60, hello_s=10)
 CONNECTIONS = ConnectionLimits(head_bytes=16_384, head_s=10, keep_alive_s=75)
-FORWARDING = ForwardLimits(first_byte_s=600, idle_s=3600)
+FORWARDING = ForwardLimits(first_byte_s=600, idle_s=3600, body_s=60)
 
 
 class Clock:
@@ -316,6 +316,7 @@ class DataPort:
                         self.intake.refuse_dial,
                     )
                     self.intake.newcomer = self.arrivals.take
+                    self.intake.drop_newcomer = self.arrivals.drop_oldest_silent
                 self.intake.listen(listener)
                 if self.setup.attach is not None:
                     self._open_attach(self.setup.attach)

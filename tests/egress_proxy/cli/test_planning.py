@@ -42,7 +42,7 @@ def test_without_settings_the_plan_is_the_defaults() -> None:
         120,
     )
     assert (plan.resolver, plan.relay, plan.control, plan.audit, plan.record_path) == (None,) * 5
-    assert plan.limits == ServiceLimits(16_384, 10, 4_096, 1_024, 3_600, 60, 5, 600, 45)
+    assert plan.limits == ServiceLimits(16_384, 10, 4_096, 1_024, 3_600, 60, 5, 60, 600, 45)
     assert plan.parts.policy.on_miss is OnMiss.DENY
     assert (plan.verbosity, plan.color) == (Verbosity.NORMAL, True)
 

@@ -16,7 +16,6 @@ from egress_proxy.core.request import parse_head
 from egress_proxy.proxy.admission import (
     METHOD_SHOWN,
     allowed_event,
-    changed_meanwhile,
     connect_access,
     give_room_back,
     refused_event,
@@ -88,7 +87,7 @@ def test_a_use_is_taken_once_and_can_be_given_back(port: DataPort) -> None:
     spent = take_room(ACCESS, allow, port.parts)
     assert spent is not None
     assert spent.reason is Reason.GRANT_EXHAUSTED
-    give_room_back(allow, port.parts)
+    give_room_back(ACCESS, allow, port.parts)
     assert take_room(ACCESS, allow, port.parts) is None
 
 
@@ -102,13 +101,14 @@ def test_without_room_no_use_is_taken() -> None:
         assert port.grants.snapshot().by_id[grant.id].uses_left == 1
 
 
-def test_what_stands_still_has_not_changed_and_a_lost_rule_has(port: DataPort) -> None:
-    allow = Allow(TARGET, "ok.example", OptIn.NONE)
-    assert changed_meanwhile(ACCESS, allow, port.parts) is None
-    port.parts.in_force.policy = Policy()
-    changed = changed_meanwhile(ACCESS, allow, port.parts)
-    assert changed is not None
-    assert changed.reason is Reason.NOT_LISTED
+def test_whatever_is_refused_leaves_its_place(port: DataPort) -> None:
+    grant = port.grants.add(entry("new.example"), Limits(max_uses=1))
+    allow = Allow(TARGET, "new.example", OptIn.NONE, grant.id)
+    for _ in range(3):
+        take_room(ACCESS, allow, port.parts)
+    assert len(port.table.places) == 1
+    give_room_back(ACCESS, allow, port.parts)
+    assert len(port.table.places) == 0
 
 
 def test_events_say_what_was_decided_and_cut_a_long_method() -> None:

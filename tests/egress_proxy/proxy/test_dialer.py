@@ -110,7 +110,7 @@ async def test_only_the_first_that_answers_is_connected(start: Start) -> None:
 
 async def test_a_refusing_address_costs_no_time(start: Start) -> None:
     good = start(EchoOrigin("127.0.0.9"))
-    refusing = [f"127.0.0.{number}" for number in range(2, 9)]
+    refusing = [f"127.0.0.{number}" for number in range(4, 9)]
     begun = time.monotonic()
     assert await dialled([*refusing, "127.0.0.9"], good.port) == "127.0.0.9"
     assert time.monotonic() - begun < REFUSED_S
@@ -137,6 +137,47 @@ async def test_the_next_one_is_tried_when_its_time_has_come_and_not_before(start
     assert await dialled(["127.0.0.2", "127.0.0.3", "127.0.0.4"], stuck.port) == "127.0.0.3"
     second.wait_for_connections(1)
     assert third.connections_accepted == 0
+
+
+async def test_a_name_with_forty_silent_addresses_costs_two_descriptors_at_a_time(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each dial of it opened forty, and a hundred clients had all that there are."""
+    monkeypatch.setattr(dialer, "ATTEMPT_DELAY_S", 0.01)
+    monkeypatch.setattr(dialer, "ATTEMPT_LIMIT_S", 0.02)
+    silent = [f"127.0.1.{number}" for number in range(1, 41)]
+    port = start(StuckOrigin(silent[0])).port
+    for text in silent[1:7]:
+        start(StuckOrigin(text, port))
+    tried: list[str] = []
+    under_way: list[int] = [0]
+    begin = dialer._attempt
+
+    async def counted(address: Address, at: int, keepalive_s: int) -> socket.socket:
+        tried.append(str(address))
+        under_way.append(under_way[-1] + 1)
+        try:
+            return await begin(address, at, keepalive_s)
+        finally:
+            under_way.append(under_way[-1] - 1)
+
+    monkeypatch.setattr(dialer, "_attempt", counted)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.6):
+            await dialled(silent, port)
+    assert tried == silent[:6]
+    assert max(under_way) == 2
+    assert under_way[-1] == 0
+
+
+async def test_two_silent_addresses_make_way_for_a_third(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialer, "ATTEMPT_LIMIT_S", 0.3)
+    good = start(EchoOrigin("127.0.0.4"))
+    for silent in ("127.0.0.2", "127.0.0.3"):
+        start(StuckOrigin(silent, good.port))
+    assert await dialled(["127.0.0.2", "127.0.0.3", "127.0.0.4"], good.port) == "127.0.0.4"
 
 
 async def test_a_slow_address_may_still_win(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

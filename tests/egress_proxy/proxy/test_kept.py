@@ -681,12 +681,12 @@ def test_kept_clients_count_among_those_that_there_may_be(
     monkeypatch.setattr(listener, "connection_limit", lambda: 3)
     port = start(broker(provider))
     callers = [kept(port) for _ in range(3)]
-    late = port.open()
-    assert read_response(late).status == 503
     assert callers[0].ask("GET").status == 200
-    callers[0].sock.close()
-    eventually(lambda: port.call(lambda: len(port.intake._kept)) == 2)
     kept(port)
+    assert port.call(lambda: len(port.intake._kept)) == 3
+    # Who has been idle for the longest made way.
+    assert [read_end(callers[1].sock), callers[0].ask("GET").status] == [End.EOF, 200]
+    assert callers[2].ask("GET").status == 200
 
 
 # Every request that went out, or was about to, has its one end line.

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,8 +164,7 @@ def small(request: pytest.FixtureRequest, start: Start, echo: EchoOrigin) -> Dat
 
 
 def test_who_comes_when_there_is_no_descriptor_left_is_told_so(small: DataPort, echo: EchoOrigin) -> None:
-    waiting = [small.open() for _ in range(4)]
-    tunnels = [small.tunnel(echo.address) for _ in range(4)]
+    tunnels = [small.tunnel(echo.address) for _ in range(8)]
     late = small.open()
     late.sendall(connect_request(echo.address))
     answer, end = read_until_end(late)
@@ -173,10 +173,25 @@ def test_who_comes_when_there_is_no_descriptor_left_is_told_so(small: DataPort, 
     assert (head.status, head.value("Retry-After")) == (503, "1")
     assert head.value("X-Proxy-Error") == refusal_code(Reason.TOO_MANY_TUNNELS)
     assert len(answer) - len(head.raw) == int(head.value("Content-Length") or 0)
-    for sock in (*waiting, *tunnels):
+    for sock in tunnels:
         sock.close()
     eventually(lambda: small.table.count().open == 0 and small.tasks() == 1)
     small.tunnel(echo.address)
+
+
+@pytest.mark.parametrize("said", [b"", b"CONNECT a.example:443 HT"], ids=["nothing", "half a head"])
+def test_whoever_says_nothing_makes_way_for_others(small: DataPort, echo: EchoOrigin, said: bytes) -> None:
+    tunnel = small.tunnel(echo.address)
+    silent = [small.open() for _ in range(30)]
+    for sock in silent:
+        with contextlib.suppress(OSError):  # the first ones have made way already
+            sock.sendall(said)
+    began = time.monotonic()
+    for _ in range(3):
+        small.tunnel(echo.address).close()
+    assert time.monotonic() - began < 2
+    tunnel.sendall(b"still here")
+    assert read_exactly(tunnel, 10) == b"still here"
 
 
 def test_a_listener_hands_its_options_down_to_clients(start: Start, echo: EchoOrigin) -> None:
@@ -187,9 +202,10 @@ def test_a_listener_hands_its_options_down_to_clients(start: Start, echo: EchoOr
     assert tunnel.client_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def test_who_was_turned_away_keeps_no_descriptor(small: DataPort) -> None:
+def test_who_was_turned_away_keeps_no_descriptor(small: DataPort, echo: EchoOrigin) -> None:
     for _ in range(8):
-        small.open()
+        small.tunnel(echo.address)
+    echo.wait_for_connections(8)  # whose descriptors are this process's, too
     read_until_end(small.open())
     before = small.call(lambda: open_descriptors(os.getpid()))
     for _ in range(20):

@@ -12,9 +12,10 @@ import threading
 
 import pytest
 
-from egress_proxy.core.access import Client, Door
+from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Reason
 from egress_proxy.core.events import EndCause, Ended, Event, Noticed
+from egress_proxy.core.host import parse_authority
 from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.core.sni_policy import SniPolicy
 from egress_proxy.proxy.tunnel_table import QUIET_S, TunnelLimits
@@ -37,7 +38,8 @@ def limits(**changed: float) -> TunnelLimits:
 
 
 def has_room(port: DataPort, client: str = "anonymous") -> bool:
-    return port.call(lambda: port.table.has_room(Client(client)))
+    access = Access(Client(client), parse_authority("a.example:443"), Door.TUNNEL)
+    return port.call(lambda: port.table.places.refusal(access)) is None
 
 
 def answer(tunnel: LiveTunnel, octets: bytes = b"pong") -> bytes:
@@ -67,14 +69,6 @@ def test_a_client_with_a_token_of_its_own_has_a_limit_of_its_own() -> None:
         tunnel.client.close()
         tunnel.upstream.close()
         eventually(lambda: has_room(port, "build"))
-
-
-def test_room_that_others_are_about_to_take_is_no_room() -> None:
-    with DataPort(tunnels=limits(in_all=3, per_client=2)) as port:
-        open_tunnel(port, client="build")
-        build, other = Client("build"), Client("other")
-        ahead: tuple[list[Client], ...] = ([], [build], [other], [other, other])
-        assert [port.table.has_room(build, coming) for coming in ahead] == [True, False, True, False]
 
 
 def test_anonymous_clients_share_the_limit_of_all() -> None:

@@ -21,6 +21,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (limits.tunnels_per_client, limits.idle_timeout_s) == (1_024, 3_600)
     assert (limits.half_close_timeout_s, limits.drain_timeout_s) == (60, 5)
     assert limits.first_byte_timeout_s == 600
+    assert limits.body_timeout_s == 60
 
 
 def test_an_entry_may_be_text_alone() -> None:
