@@ -31,7 +31,7 @@ from egress_proxy.cli.run_failure import hint_inside_a_sandbox, not_executed
 from egress_proxy.cli.run_streams import STDIN, fill_closed_streams
 from egress_proxy.cli.run_summary import summary
 from egress_proxy.cli.sandbox_arguments import EVERYTHING
-from egress_proxy.cli.sandbox_policy import home_of, host_files, roots_of, working_folder
+from egress_proxy.cli.sandbox_policy import home_of, host_files, may_be_root, roots_of, working_folder
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
@@ -209,7 +209,9 @@ def _tell(
         say(f"error: {not_executed(outcome.exec_failure, order.command[0], confinement.backend, environ)}")
     elif not order.quiet:
         watched = ended.stderr_tail is not None
-        for line in summary(finished, confinement, order.spec.roots, watched_files=watched):
+        proposed = functools.partial(may_be_root, environ=environ)
+        roots = order.spec.roots
+        for line in summary(finished, confinement, roots, watched_files=watched, may_be_root=proposed):
             say(line)
     return outcome.exit_code
 

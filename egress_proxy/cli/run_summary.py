@@ -5,12 +5,12 @@ Text only. Next: run.py (prints it), sandbox/denial.py (where it comes from).
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from egress_proxy.core.attach import HostDenial, HostUse, Report
 from egress_proxy.core.decision import Reason
 from egress_proxy.sandbox.confinement import Confinement, Finished
-from egress_proxy.sandbox.roots import RootRefused, canonical_roots, is_in
+from egress_proxy.sandbox.roots import is_in
 from egress_proxy.sandbox.spec import Dimension, Gap
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -44,14 +44,20 @@ _Row = tuple[str, str, str, str]
 
 
 def summary(
-    finished: Finished, confinement: Confinement, roots: Iterable[str], *, watched_files: bool
+    finished: Finished,
+    confinement: Confinement,
+    roots: Iterable[str],
+    *,
+    watched_files: bool,
+    may_be_root: Callable[[str], bool],
 ) -> Iterator[str]:
-    """Lines for stderr. ``watched_files``: whether stderr was ours to read for refused files."""
+    """Lines for stderr. ``watched_files``: whether stderr was ours to read for refused files;
+    ``may_be_root``: whether `--rw` would take a folder."""
     strength = f"confined by {confinement.backend}, enforcement {confinement.enforcement}"
     yield f"egress-proxy run: exit {finished.outcome.exit_code}, {strength}"
     if confinement.passed_over:
         yield f"  not the stronger sandbox: {confinement.passed_over}"
-    yield from _table(_rows(finished, tuple(roots)))
+    yield from _table(_rows(finished, tuple(roots), may_be_root))
     report = finished.report or Report()
     if report.dropped:
         yield f"  and {report.dropped} destinations more"
@@ -64,12 +70,12 @@ def summary(
     yield from _table(map(_gap, confinement.gaps))
 
 
-def _rows(finished: Finished, roots: tuple[str, ...]) -> Iterator[_Row]:
+def _rows(finished: Finished, roots: tuple[str, ...], may_be_root: Callable[[str], bool]) -> Iterator[_Row]:
     report = finished.report or Report()
     yield from map(_reached, report.reached)
     yield from map(_refused, report.denied)
     for path in finished.outcome.denied_writes:
-        yield ("refused", path, "write", _remedy_for_file(path, roots))
+        yield ("refused", path, "write", _remedy_for_file(path, roots, may_be_root))
     for path in finished.outcome.planted.paths:
         yield ("planted", path, "new or changed", "look at it before a tool obeys it")
 
@@ -87,14 +93,12 @@ def _refused(denial: HostDenial) -> _Row:
     return ("refused", target, what, f"{flag} {entry}" if flag else "")
 
 
-def _remedy_for_file(path: str, roots: tuple[str, ...]) -> str:
+def _remedy_for_file(path: str, roots: tuple[str, ...], may_be_root: Callable[[str], bool]) -> str:
     if is_in(path, roots) or not os.path.isabs(path):
         return _why_protected(path)
     # Of what is in a git folder the whole repository is named: a root inside of one would be refused.
     folder = path.partition("/.git/")[0] if "/.git/" in path else os.path.dirname(path)
-    try:
-        canonical_roots([folder])
-    except RootRefused:
+    if not may_be_root(folder):
         return ""  # the host's own, as a rule for good reason
     return f"--rw {shlex.quote(folder)}"
 

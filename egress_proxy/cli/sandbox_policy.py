@@ -38,8 +38,9 @@ _HOST_FILES = (".steerable/approvals.json", ".steerable/config.json")
 
 def host_files(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Read-only for the command, where they lie in a root."""
-    home = home_of(environ)
-    return () if home is None else tuple(os.path.realpath(os.path.join(home, name)) for name in _HOST_FILES)
+    return tuple(
+        os.path.realpath(os.path.join(home, name)) for home in homes(home_of(environ)) for name in _HOST_FILES
+    )
 
 
 def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> SandboxSpec:
@@ -61,25 +62,29 @@ def roots_of(
 ) -> tuple[str, ...]:
     """Both kinds of roots, in one list. Raises VerbFailed, which names the root; ``lifted_by``: the flag for
     the second kind, as the verb spells it."""
-    attach = attach_path(environ)
-    own = (*own_folders(environ), *(() if attach is None else (os.path.dirname(attach),)))
     try:
         for path in (*usual, *forced):
             if next(links_to(os.path.abspath(path)), None) is not None and os.path.isdir(path):
                 say(f"writable root {path} is {os.path.realpath(path)}")
-        return outermost(
-            (
-                *canonical_roots(
-                    usual,
-                    protected_trees=own,
-                    home=home_of(environ),
-                    started_from=tuple(started_from(environ)),
-                ),
-                *canonical_roots(forced, forced=True),
-            )
-        )
+        return outermost((*_usual_roots(usual, environ), *canonical_roots(forced, forced=True)))
     except RootRefused as error:
         raise VerbFailed(ExitCode.USAGE, str(error).replace(LIFTED_BY, lifted_by)) from None
+
+
+def may_be_root(folder: str, environ: Mapping[str, str]) -> bool:
+    """Whether `--rw` would take it: what is refused is not proposed either."""
+    try:
+        return bool(_usual_roots([folder], environ))
+    except RootRefused:
+        return False
+
+
+def _usual_roots(paths: list[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Raises RootRefused."""
+    attach = attach_path(environ)
+    own = (*own_folders(environ), *(() if attach is None else (os.path.dirname(attach),)))
+    started = tuple(started_from(environ))
+    return canonical_roots(paths, protected_trees=own, home=home_of(environ), started_from=started)
 
 
 def own_folders(environ: Mapping[str, str]) -> tuple[str, ...]:

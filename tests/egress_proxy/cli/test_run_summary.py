@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from egress_proxy.cli import sandbox_policy
 from egress_proxy.cli.run_summary import summary
 from egress_proxy.core.attach import HostDenial, HostUse, Report
 from egress_proxy.sandbox.confinement import Confinement, Finished
@@ -32,7 +33,15 @@ def lines(
         Confinement, SimpleNamespace(backend="bwrap", gaps=gaps, enforcement=Enforcement.FULL, passed_over="")
     )
     finished = Finished(outcome, report, egress_lost)
-    return list(summary(finished, confinement, roots, watched_files=watched_files))
+    return list(
+        summary(
+            finished,
+            confinement,
+            roots,
+            watched_files=watched_files,
+            may_be_root=lambda folder: sandbox_policy.may_be_root(folder, {}),
+        )
+    )
 
 
 def test_nothing_happened_is_one_line() -> None:

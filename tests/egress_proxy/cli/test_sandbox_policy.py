@@ -15,6 +15,7 @@ from egress_proxy.cli.sandbox_policy import (
     attach_path,
     home_of,
     masked_line,
+    may_be_root,
     roots_of,
     spec_of,
     working_folder,
@@ -151,3 +152,12 @@ def test_a_root_that_a_link_leads_to_is_named(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "link").symlink_to("real")
     spec("--writable-root", f"{tmp_path}/link")
     assert capsys.readouterr().err == f"writable root {tmp_path}/link is {tmp_path}/real\n"
+
+
+@pytest.mark.parametrize("name", [".ssh", ".claude", ".config/egress", ".local/bin", ".config"])
+def test_what_is_refused_as_a_root_is_not_proposed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    environ = {"HOME": str(tmp_path)}
+    assert not may_be_root(f"{tmp_path}/{name}", environ)
+    assert may_be_root(f"{tmp_path}/work", environ)

@@ -245,3 +245,11 @@ def test_the_rules_inside_a_namespace_are_taken_by_the_kernel(tmp_path: Path) ->
     ended = run_locked([sys.executable, "-c", source], rules)
     assert ended.stdout == "True\n"
     assert "PermissionError" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [1, 10])
+def test_of_the_devices_only_the_harmless_few_can_be_read(tmp_path: Path, number: int) -> None:
+    """Root may open a disk or the console's screen, which show what masks hide."""
+    paths = {rule.path for rule in ruleset(number, [str(tmp_path)], "/private", NoNetwork()).paths}
+    harmless = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
+    assert {path for path in paths if path.startswith("/dev")} <= {f"/dev/{name}" for name in harmless}
