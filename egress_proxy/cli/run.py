@@ -31,7 +31,14 @@ from egress_proxy.cli.run_failure import hint_inside_a_sandbox, not_executed
 from egress_proxy.cli.run_streams import STDIN, fill_closed_streams
 from egress_proxy.cli.run_summary import summary
 from egress_proxy.cli.sandbox_arguments import EVERYTHING
-from egress_proxy.cli.sandbox_policy import home_of, host_files, may_be_root, roots_of, working_folder
+from egress_proxy.cli.sandbox_policy import (
+    home_of,
+    host_files,
+    may_be_root,
+    roots_of,
+    shown_of,
+    working_folder,
+)
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.logs import Verbosity, show_faults_of_others
 from egress_proxy.sandbox.choose import choose
@@ -125,6 +132,7 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
         plan = replace(plan, verbosity=Verbosity.QUIET)
     spec = SandboxSpec(
         roots,
+        shown=shown_of(arguments, roots),
         cwd=working_folder(),
         homes=homes(home_of(environ)),
         mask_secrets=EVERYTHING not in arguments.no_mask,

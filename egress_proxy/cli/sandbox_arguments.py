@@ -59,6 +59,7 @@ def linux_wrap_parser(prog: str) -> FlagParser:
     parser.add_argument("--no-network", action="store_true", help="no network at all")
     _add_proxy(parser)
     _add_backend(parser)
+    _add_ro(parser)
     _add_env(parser)
     return parser
 
@@ -127,6 +128,16 @@ def _add_proxy(parser: FlagParser) -> None:
     )
 
 
+def _add_ro(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--ro",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="show what lies in /tmp, /var/tmp or /run, of which it has its own, to be read; repeatable",
+    )
+
+
 def _add_env(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--env",
@@ -159,6 +170,7 @@ def run_parser(prog: str) -> FlagParser:
     files.add_argument(
         "--rw", action="append", default=[], metavar="DIR", help="a folder it may write to; repeatable"
     )
+    _add_ro(files)
     files.add_argument(
         "--dangerously-rw",
         action="append",

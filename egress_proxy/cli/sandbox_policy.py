@@ -13,6 +13,7 @@ from egress_proxy.cli.output import say
 from egress_proxy.cli.sandbox_arguments import EVERYTHING
 from egress_proxy.core.attach_place import default_path
 from egress_proxy.core.rules import RuleError
+from egress_proxy.sandbox.bwrap import OWN_FOLDERS
 from egress_proxy.sandbox.egress_choice import egress_of, through_proxy
 from egress_proxy.sandbox.host_list import Endpoint, read_host_list
 from egress_proxy.sandbox.roots import (
@@ -21,6 +22,7 @@ from egress_proxy.sandbox.roots import (
     canonical_roots,
     homes,
     is_below,
+    is_in,
     links_to,
     outermost,
 )
@@ -43,10 +45,31 @@ def host_files(environ: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
+def shown_of(arguments: argparse.Namespace, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """The folders and files of --ro, by their real paths. Raises VerbFailed, which names the one."""
+    shown = []
+    for named in getattr(arguments, "ro", ()):
+        try:
+            path = os.path.realpath(named, strict=True)
+        except OSError as error:
+            why = f"{named!r} cannot be shown: {(error.strerror or str(error)).lower()}"
+            raise VerbFailed(ExitCode.USAGE, f"--ro: {why}; name what is there") from None
+        if path in OWN_FOLDERS:
+            raise VerbFailed(ExitCode.USAGE, f"--ro: the sandbox has a {path} of its own; name what is in it")
+        if is_in(path, roots):
+            raise VerbFailed(
+                ExitCode.USAGE, f"--ro: {named!r} lies in a writable root; name only one of them"
+            )
+        shown.append(path)
+    return tuple(shown)
+
+
 def spec_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> SandboxSpec:
     """Raises VerbFailed; SandboxUnavailable when no proxy answers where one is named."""
+    roots = roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ)
     return SandboxSpec(
-        roots=roots_of(arguments.writable_root, arguments.dangerously_writable_root, environ),
+        roots=roots,
+        shown=shown_of(arguments, roots),
         egress=_egress(arguments, environ),
         cwd=None,  # where what is printed is spawned, which is somebody else's to say
         homes=homes(home_of(environ)),

@@ -200,7 +200,7 @@ def _kept_visible(spec: SandboxSpec) -> Iterator[str]:
 
 def _shown_again(spec: SandboxSpec) -> tuple[str, ...]:
     """What is needed for the start and would be hidden: interpreter, launcher, the folder to start in."""
-    needed = [sys.base_prefix, interpreter(), _LAUNCHER, *_IMPORTED]
+    needed = [sys.base_prefix, interpreter(), _LAUNCHER, *_IMPORTED, *spec.shown]
     if spec.cwd is not None and not spec.cwd.startswith("/run/"):
         needed.append(spec.cwd)
     return tuple(path for path in needed if is_hidden(path) and not is_in(path, spec.roots))

@@ -144,4 +144,6 @@ class SandboxSpec:
     protected: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
     extras: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Canonical; read-only, also where the sandbox has a folder of its own instead of the host's."""
     interactive: bool = False

@@ -297,3 +297,12 @@ def test_nobody_else_can_attach_while_the_command_runs(ground: RunGround) -> Non
         unix = Path("/proc/net/unix").read_text()
         paths = [line.split()[-1] for line in unix.splitlines() if "egress-run-" in line]
         assert not [path for path in paths if Path(path).exists()]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_folder_is_shown_to_be_read(ground: RunGround, tmp_path: Path, backend: str) -> None:
+    (tmp_path / "input").write_text("input\n")
+    flags = ("-q", "--backend", backend, "--ro", str(tmp_path))
+    done = ground.run("sh", "-c", f"cat {tmp_path}/input; echo x > {tmp_path}/input", flags=flags)
+    assert (done.code, done.out) == (2, "input\n"), done.err
+    assert (tmp_path / "input").read_text() == "input\n"

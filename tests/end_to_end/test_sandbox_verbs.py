@@ -245,3 +245,31 @@ def test_a_command_may_be_as_long_as_the_kernel_takes_it(backend: str) -> None:
     )
     done = started_in(argv, "/")
     assert (done.returncode, done.stdout, done.stderr) == (0, "30000\n", "")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_shown_can_be_read_and_not_written(tmp_path: Path, backend: str) -> None:
+    root, given = tmp_path / "root", tmp_path / "given"
+    for folder in (root, given):
+        folder.mkdir()
+    (given / "input").write_text("input\n")
+    words = ("--writable-root", str(root), "--ro", str(given))
+    argv = wrap(
+        backend, *words, "--", "sh", "-c", f"pwd; cat input; echo x >> {given}/input; echo x > {given}/new"
+    )
+    done = started_in(argv, str(given))
+    assert done.stdout == f"{given}\ninput\n"
+    assert done.returncode == 2
+    assert [path.name for path in given.iterdir()] == ["input"]
+    assert (given / "input").read_text() == "input\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "why"), [("/nowhere", "no such file"), ("/tmp", "of its own"), (".", "lies in")]
+)
+def test_what_cannot_be_shown_is_named(tmp_path: Path, shown: str, why: str) -> None:
+    words = ("linux-wrap", "--no-network", "--writable-root", ".", "--ro", shown, "--", "true")
+    done = sandbox(*words, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --ro: ")
+    assert why in done.stderr

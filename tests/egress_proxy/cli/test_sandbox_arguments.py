@@ -24,7 +24,7 @@ def test_each_has_the_flags_of_the_contract() -> None:
     hosts = {"--no-network", "--allow-host"}
     seatbelt = {"--deny-all", "--proxy-port", "--allow-resolver", "--allow-trust"}
     assert profile == roots | hosts | seatbelt
-    assert wrap == roots | {"--no-network", "--proxy", "--backend", "--env"}
+    assert wrap == roots | {"--no-network", "--proxy", "--backend", "--env", "--ro"}
     assert describe == roots | hosts | {"--proxy", "--backend"}
     assert run >= {"--allow", "--allow-private", "--deny", "--rw", "--dangerously-rw", "--mask", "--no-mask"}
     assert run >= {
