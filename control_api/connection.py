@@ -30,9 +30,11 @@ Faulted = Callable[[BaseException | None], object]
 
 
 class Connection(web.RequestHandler):
-    """One connection, as asyncio's server makes them."""
+    """One connection, as asyncio's server makes them. ``has_token``: its caller has shown the right one."""
 
-    def __init__(self, server: web.Server, failed: Failed, faulted: Faulted) -> None:
+    def __init__(
+        self, server: web.Server, failed: Failed, faulted: Faulted, gone: Callable[["Connection"], object]
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -45,6 +47,12 @@ class Connection(web.RequestHandler):
         )
         self._failed = failed
         self._faulted = faulted
+        self._gone = gone
+        self.has_token = False
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._gone(self)
+        super().connection_lost(exc)
 
     def handle_error(
         self,

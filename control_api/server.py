@@ -41,6 +41,7 @@ class ControlServer:
         self._deps = deps
         self._fault_numbers = itertools.count(1)
         self._listener: asyncio.Server | None = None
+        self._open: dict[Connection, None] = {}  # in the order of their coming
 
     async def start(self, port: int) -> int:
         """Accept calls; the port, which is an ephemeral one for 0. Raises OSError when it is taken."""
@@ -65,9 +66,22 @@ class ControlServer:
         await self._web.shutdown(_GRACE_S)
 
     def _accept(self) -> asyncio.Protocol:
-        if len(self._web.connections) >= CONNECTION_LIMIT:
+        if len(self._open) >= CONNECTION_LIMIT and not self._make_way():
             return TurnedAway(lambda peer: self._refused(_FULL, peer, "", ""))
-        return Connection(self._web, self._failed, self._faulted)
+        connection = Connection(self._web, self._failed, self._faulted, self._forget)
+        self._open[connection] = None
+        return connection
+
+    def _make_way(self) -> bool:
+        """Who came first and has shown no token goes: silent callers must not shut out one who revokes."""
+        stranger = next((one for one in self._open if not one.has_token), None)
+        if stranger is not None:
+            self._forget(stranger)
+            stranger.force_close()
+        return stranger is not None
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         """Host and Origin, type of the body, token, path, method, and only then the call itself."""
@@ -91,7 +105,10 @@ class ControlServer:
                 return judged
         if route.admission is Admission.OPEN:
             return Passed.PASSED
-        return await self._token.judge(request)
+        judged = await self._token.judge(request)
+        if judged is Passed.PASSED and isinstance(request.protocol, Connection):
+            request.protocol.has_token = True
+        return judged
 
     def _refuse(self, request: web.BaseRequest, refusal: Refusal) -> web.Response:
         # The query stays out: it is where a misled client would put the token.

@@ -1,6 +1,7 @@
 """Connections: what is no HTTP, what comes too slowly, what raises, and one too many."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
@@ -167,11 +168,13 @@ async def test_a_fault_of_the_audit_log_itself_ends_the_connection_and_nothing_e
     assert error_of(await control.call("GET", "/nothing")) == (404, "not-found")
 
 
-async def test_a_connection_beyond_the_cap_is_told_so_and_others_are_served(
+async def test_a_connection_beyond_the_cap_is_told_so_where_all_others_have_shown_the_token(
     control: ControlService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CONNECTION_LIMIT", 2)
-    async with control.connect() as (reader, writer), control.connect():
+    call = request_bytes("GET", "/status", [control.host, BEARER])
+    async with control.connect(call) as (reader, writer), control.connect(call) as (other, _):
+        assert [(await read_answer(one)).status for one in (reader, other)] == [200, 200]
         async with control.connect() as (refused, _):
             response = await read_answer(refused)
             assert await refused.read() == b""
@@ -184,6 +187,29 @@ async def test_a_connection_beyond_the_cap_is_told_so_and_others_are_served(
     async with asyncio.timeout(5):
         while (await control.call("GET", "/status")).status != 200:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"GET /status HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+    ids=["nothing", "half a head", "no token"],
+)
+async def test_callers_without_the_token_cannot_shut_out_one_who_has_it(
+    control: ControlService, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    """Any local process could take all places, and then no grant could be revoked."""
+    monkeypatch.setattr(server, "CONNECTION_LIMIT", 8)
+    call = request_bytes("GET", "/status", [control.host, BEARER])
+    async with contextlib.AsyncExitStack() as stack:
+        reader, writer = await stack.enter_async_context(control.connect(call))
+        assert (await read_answer(reader)).status == 200
+        strangers = [await stack.enter_async_context(control.connect(said)) for _ in range(40)]
+        for _ in range(10):
+            assert (await control.call("GET", "/status")).status == 200
+        writer.write(call)  # a kept connection that has shown it is not what makes way
+        assert (await read_answer(reader)).status == 200
+        assert await strangers[0][0].read(1) in (b"", b"H")
+        assert control.refusals == []
 
 
 def test_the_place_of_a_fault_is_file_and_line_without_folders() -> None:
