@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import OnMiss
 from egress_proxy.core.rules import Rule, SuffixLookup
-from egress_proxy.core.seams import Audit, GrantStore, Now, Reload, Tunnels
+from egress_proxy.core.seams import Audit, Clock, GrantStore, Now, Reload, Tunnels
 
 
 class Phase(enum.StrEnum):
@@ -49,6 +49,7 @@ class ControlDeps:
     reload: Reload
     audit: Audit
     now: Now
+    clock: Clock
     suffix_of: SuffixLookup
     own_listeners: Callable[[], Collection[Target]]
     client_ids: Callable[[], Collection[str]]

@@ -166,7 +166,7 @@ class Routes:
         return answer(GrantList(grants=tuple(map(_grant_view, self._live()))))
 
     def _live(self) -> list[Grant]:
-        now = self._deps.now()
+        now = self._deps.clock()
         return [grant for grant in self._deps.grants.snapshot().by_id.values() if grant.is_live(now)]
 
     async def _revoke(self, request: web.BaseRequest, part: str) -> Outcome:

@@ -42,6 +42,7 @@ from egress_proxy.proxy.readiness import LoopReadiness
 from egress_proxy.proxy.recorder import Recorder
 from egress_proxy.proxy.resolver import DnsLookup, NameServer
 from egress_proxy.proxy.sandbox_ledger import SandboxLedgers
+from egress_proxy.proxy.steady_clock import steady_s
 from egress_proxy.proxy.tunnel_table import Readiness, TunnelLimits, TunnelTable
 from egress_proxy.proxy.unix_socket import ListenError, listen_unix
 from egress_proxy.proxy.upstream_pool import UpstreamPool
@@ -92,7 +93,7 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     doors, warnings = _open_doors(plan, stack)
     loop = asyncio.get_running_loop()
     lookup = _lookup(plan)
-    cache = NameCache(lookup, HostsFile(), loop.time, lookup.completions)
+    cache = NameCache(lookup, HostsFile(), steady_s, lookup.completions)
     names = await stack.enter_async_context(cache)
     in_force = InForce(plan.parts.policy, plan.parts.clients, plan.parts.credentials, plan.parts.own)
     outbound = _outbound(plan, names, doors, in_force)
@@ -100,10 +101,10 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     readiness, make_arrivals = _driver(plan, stack)
     times = plan.limits
     limits = ForwardLimits(times.first_byte_timeout_s, times.idle_timeout_s, times.body_timeout_s)
-    grants = MemoryGrantStore(time.time)
+    grants = MemoryGrantStore(steady_s, time.time)
 
     def judge(access: Access) -> Decision:
-        return decide(access, in_force.policy, grants.snapshot(), time.time())
+        return decide(access, in_force.policy, grants.snapshot(), steady_s())
 
     parts = Parts(
         in_force=in_force,
@@ -112,7 +113,7 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
         tunnels=_tunnels(plan, readiness, audit, grants),
         forwarder=Forwarder(pool, lambda: in_force.credentials, limits, _recorder(plan, stack)),
         audit=audit,
-        now=time.time,
+        clock=steady_s,
         limits=ConnectionLimits(plan.limits.head_bytes, plan.limits.head_timeout_s, KEEP_ALIVE_S),
         asker=None if make_asker is None else make_asker(grants, judge),
         sandboxes=ledgers,

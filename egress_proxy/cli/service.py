@@ -219,7 +219,7 @@ class Service:
     def _drop_used_up(self) -> None:
         """A grant without uses stays for a while after its last tunnel: a dial may give its use back."""
         now, resting, listed = (
-            self.parts.now(),
+            self.parts.clock(),
             self.parts.tunnels.grants_in_use(),
             self.parts.grants.snapshot(),
         )

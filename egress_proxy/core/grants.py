@@ -1,4 +1,4 @@
-"""Grants: allow entries with an end. Pure; the time of day comes in as an argument.
+"""Grants: allow entries with an end. Pure; the time comes in as an argument.
 
 No storage and no locks here: proxy/grant_store.py keeps one `Grants` value and swaps it.
 Next: policy.py (reads grants), rules.py (what a grant allows), seams.py (GrantStore).
@@ -24,7 +24,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Times are seconds since the epoch, UTC. The client it is scoped to stands in the rule."""
+    """``ends_at`` decides, by a clock that nobody sets. ``created_at`` and ``expires_at`` are for showing,
+    seconds since the epoch, UTC. The client it is scoped to stands in the rule."""
 
     id: str
     rule: Rule
@@ -32,10 +33,11 @@ class Grant:
     expires_at: float | None = None
     uses_left: int | None = None
     bytes_left: int | None = None
+    ends_at: float | None = None
 
     def is_live(self, now: float) -> bool:
         """Whether an open tunnel may rest on it: neither time nor bytes have run out."""
-        in_time = self.expires_at is None or now < self.expires_at
+        in_time = self.ends_at is None or now < self.ends_at
         return in_time and (self.bytes_left is None or self.bytes_left > 0)
 
     def can_admit(self, now: float) -> bool:
@@ -44,12 +46,17 @@ class Grant:
 
     @property
     def is_unlimited(self) -> bool:
-        return self.expires_at is None and self.uses_left is None and self.bytes_left is None
+        return self.ends_at is None and self.uses_left is None and self.bytes_left is None
 
 
-def make_grant(grant_id: str, rule: Rule, limits: Limits, now: float) -> Grant:
-    expires_at = None if limits.ttl_s is None else now + limits.ttl_s
-    return Grant(grant_id, rule, now, expires_at, limits.max_uses, limits.max_bytes_out)
+def make_grant(grant_id: str, rule: Rule, limits: Limits, now: float, time_of_day: float) -> Grant:
+    """``now`` by the clock that decides; ``time_of_day``: seconds since the epoch, for people."""
+    expires_at, ends_at = (
+        None if limits.ttl_s is None else begin + limits.ttl_s for begin in (time_of_day, now)
+    )
+    return Grant(
+        grant_id, rule, time_of_day, expires_at, limits.max_uses, limits.max_bytes_out, ends_at=ends_at
+    )
 
 
 @dataclass(frozen=True, slots=True)

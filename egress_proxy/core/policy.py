@@ -51,7 +51,7 @@ def rule_index(rules: Collection[Rule]) -> RuleIndex[str]:
 
 
 def decide(access: Access, policy: Policy, grants: Grants, now: float) -> Decision:
-    """Answer one request. ``now`` is seconds since the epoch.
+    """Answer one request. ``now`` is by the clock that grants end by.
 
     A deny entry wins over everything; a grant lifts a miss and nothing else.
     """

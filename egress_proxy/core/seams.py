@@ -16,7 +16,10 @@ from egress_proxy.core.host import Name
 from egress_proxy.core.rules import Rule
 
 Now = Callable[[], float]
-"""Seconds since the epoch, UTC."""
+"""Seconds since the epoch, UTC: for showing."""
+
+Clock = Callable[[], float]
+"""Seconds of a clock that nobody sets and that runs while the machine sleeps: for deciding."""
 
 Asker = Callable[[Access], Awaitable[Allow | Deny]]
 """Puts a question to a person and waits for the answer; a timeout is a Deny."""

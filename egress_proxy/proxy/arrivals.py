@@ -152,7 +152,7 @@ class Arrivals:
         access = connect_access(head, peer, parts)
         if isinstance(access, Deny) or access.door is not Door.TUNNEL or self._is_draining():
             return None
-        allow = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+        allow = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.clock())
         if not isinstance(allow, Allow):
             return None
         addresses = parts.outbound.ready(allow)

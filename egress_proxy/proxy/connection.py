@@ -143,7 +143,7 @@ class Connection:
 
     async def _decide(self, access: Access) -> Allow | Deny:
         parts = self._parts
-        decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+        decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.clock())
         match decision:
             case Ask():
                 return await parts.asker(access) if parts.asker else unanswered(decision)

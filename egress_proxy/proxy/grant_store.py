@@ -9,14 +9,15 @@ from collections.abc import Collection, Sequence
 
 from egress_proxy.core.grants import Grant, Grants, Limits, make_grant
 from egress_proxy.core.rules import Rule
-from egress_proxy.core.seams import Now
+from egress_proxy.core.seams import Clock, Now
 
 _UNLIMITED = Limits()
 
 
 class MemoryGrantStore:
-    def __init__(self, now: Now) -> None:
-        self._now = now
+    def __init__(self, clock: Clock, time_of_day: Now) -> None:
+        self._clock = clock
+        self._time_of_day = time_of_day
         self._grants = Grants()
 
     def snapshot(self) -> Grants:
@@ -27,7 +28,7 @@ class MemoryGrantStore:
             for grant in self._grants.under(rule):
                 if grant.is_unlimited:
                     return grant  # saying it twice is no second grant
-        grant = make_grant(f"g-{secrets.token_hex(6)}", rule, limits, self._now())
+        grant = make_grant(f"g-{secrets.token_hex(6)}", rule, limits, self._clock(), self._time_of_day())
         self._grants = self._grants.add(grant)
         return grant
 
@@ -59,6 +60,6 @@ class MemoryGrantStore:
         return True
 
     def drop_ended(self) -> Sequence[Grant]:
-        ended = self._grants.expired(self._now())
+        ended = self._grants.expired(self._clock())
         self._grants = self._grants.remove([grant.id for grant in ended])
         return ended

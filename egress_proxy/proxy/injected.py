@@ -58,7 +58,7 @@ def admit(
         return Refused(client)
     door = Door.ABSOLUTE if inside is None else Door.CONNECT_INJECT
     access = Access(client, request.target, door, head.method, request.path)
-    decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+    decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.clock())
     if isinstance(decision, Deny):
         return Refused(decision, access)
     if not isinstance(decision, Allow) or decision.route is None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from egress_proxy.core.attach import OwnFiles
 from egress_proxy.core.policy import Policy
-from egress_proxy.core.seams import Asker, Audit, GrantStore, Now
+from egress_proxy.core.seams import Asker, Audit, Clock, GrantStore
 from egress_proxy.proxy.client_tokens import ClientTokens
 from egress_proxy.proxy.forward import Forwarder
 from egress_proxy.proxy.outbound import Outbound
@@ -62,7 +62,7 @@ class Parts:
     tunnels: TunnelTable
     forwarder: Forwarder
     audit: Audit
-    now: Now
+    clock: Clock
     limits: ConnectionLimits
     asker: Asker | None = None
     sandboxes: SandboxLedgers = field(default_factory=SandboxLedgers)

@@ -25,7 +25,7 @@ def order_is_void(access: Access, order: Order, peer: Peer, parts: Parts) -> Den
     """
     if access.client != peer.sandbox and not is_known(access.client, parts):
         return Deny(Reason.CLIENT_UNKNOWN, access.target)
-    decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+    decision = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.clock())
     if isinstance(decision, Allow) and decision.route == order.route:
         return None
     return decision if isinstance(decision, Deny) else Deny(Reason.INJECT_OTHER_TARGET, access.target)
@@ -37,14 +37,14 @@ def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None
     Another entry or grant that would allow it now does not count: its uses and bytes were not taken.
     """
     grants = parts.grants.snapshot()
-    decision = decide(access, parts.in_force.policy, grants, parts.now())
+    decision = decide(access, parts.in_force.policy, grants, parts.clock())
     if allow.grant_id is None:
         stands = isinstance(decision, Allow) and decision.grant_id is None
     else:
         grant = grants.by_id.get(allow.grant_id)
         # A grant whose uses are spent was spent on this; deny entries count, and the grant's own end.
         denied = isinstance(decision, Deny) and decision.reason is not Reason.GRANT_EXHAUSTED
-        stands = grant is not None and grant.is_live(parts.now()) and not denied
+        stands = grant is not None and grant.is_live(parts.clock()) and not denied
     if stands:
         return None
     return decision if isinstance(decision, Deny) else Deny(Reason.NOT_LISTED, access.target)
@@ -57,7 +57,7 @@ def tunnel_is_unwanted(facts: TunnelFacts, parts: Parts) -> bool:
         return True
     if no_longer_allowed(access, facts.allow, parts) is not None:
         return True
-    now = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.now())
+    now = decide(access, parts.in_force.policy, parts.grants.snapshot(), parts.clock())
     allow = now if isinstance(now, Allow) else facts.allow
     answer = Answer((facts.address,), completed=facts.allow.completed)
     return isinstance(parts.outbound.judge(allow, answer), Deny)

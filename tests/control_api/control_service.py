@@ -56,7 +56,7 @@ class ControlService:
 
     def __init__(self) -> None:
         self.now = NOW
-        self.grants = MemoryGrantStore(lambda: self.now)
+        self.grants = MemoryGrantStore(lambda: self.now, lambda: self.now)
         self.tunnels = ScriptedTunnels()
         self.events: list[Event] = []
         self.audit_fault: Exception | None = None
@@ -77,6 +77,7 @@ class ControlService:
             reload=self._reload,
             audit=self._audit,
             now=lambda: self.now,
+            clock=lambda: self.now,
             suffix_of=lambda name: SUFFIXES.get(name, Suffix.NONE),
             own_listeners=lambda: self.own,
             client_ids=lambda: self.clients,

@@ -44,7 +44,7 @@ async def test_ten_thousand_grants_can_be_listed(control: ControlService, client
     from egress_proxy.core.rules import Suffix, parse_rule
 
     rule = parse_rule("a" * 63 + ".example", lambda _: Suffix.NONE, client="c" * 128, reason="r" * 200)
-    every = {f"g-{n}": make_grant(f"g-{n}", rule, Limits(60.0, 1, 1), NOW) for n in range(10_000)}
+    every = {f"g-{n}": make_grant(f"g-{n}", rule, Limits(60.0, 1, 1), NOW, NOW) for n in range(10_000)}
     control.grants._grants = Grants.of(every)
     assert len(await asyncio.to_thread(client.grants)) == 10_000
 

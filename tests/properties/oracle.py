@@ -77,7 +77,7 @@ def expected(access: Access, policy: Policy, grants: Sequence[Grant], now: float
         return Reason.INJECT_OTHER_TARGET
     if any_covers((rule for rule, _ in policy.allow), [target], client):
         return "allow"
-    in_time = [g for g in grants if (g.expires_at is None or now < g.expires_at) and g.bytes_left != 0]
+    in_time = [g for g in grants if (g.ends_at is None or now < g.ends_at) and g.bytes_left != 0]
     if any_covers((g.rule for g in in_time if g.uses_left != 0), [target], client):
         return "allow"
     if policy.on_miss is OnMiss.HOLD:

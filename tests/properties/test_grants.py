@@ -64,7 +64,7 @@ class GrantsBesideABook(RuleBasedStateMachine):
     ) -> str:
         self.count += 1
         grant_id = f"g{self.count}"
-        made = make_grant(grant_id, entry(text, client), Limits(ttl_s, uses, limit), self.now)
+        made = make_grant(grant_id, entry(text, client), Limits(ttl_s, uses, limit), self.now, 0.0)
         self.grants = self.grants.add(made)
         end = None if ttl_s is None else self.now + ttl_s
         self.book[grant_id] = Line(entry(text, client), end, uses, limit)
@@ -136,7 +136,7 @@ class GrantsBesideABook(RuleBasedStateMachine):
         if not hasattr(self, "book"):
             return
         stored = {
-            one.id: (one.rule, one.expires_at, one.uses_left, one.bytes_left)
+            one.id: (one.rule, one.ends_at, one.uses_left, one.bytes_left)
             for one in self.grants.by_id.values()
         }
         assert stored == {

@@ -337,7 +337,7 @@ class DataPort:
     def _compose(self, names: NameCache) -> None:
         setup = self.setup
         in_force = InForce(setup.policy(), setup.clients, setup.credentials)
-        self.grants = MemoryGrantStore(self.clock)
+        self.grants = MemoryGrantStore(self.clock, self.clock)
         outbound = Outbound(names.resolve, lambda: self.own_listeners, setup.connect_timeout_s, names.ready)
         readiness = self._epoll or LoopReadiness(self.loop)
         pipes = PipePool() if setup.relay == "epoll" else None  # bulk is spliced, and copied with "loop"

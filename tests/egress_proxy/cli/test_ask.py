@@ -33,7 +33,7 @@ class Person:
 
     def __init__(self, timeout_s: float = 20) -> None:
         self.keyboard, self.line = os.openpty()
-        self.grants = MemoryGrantStore(lambda: 1.0)
+        self.grants = MemoryGrantStore(lambda: 1.0, lambda: 1.0)
         self.terminal = QuestionTerminal(self.line, is_dumb=True)
         self.ask = TerminalAsker(self.terminal, timeout_s, self.grants, self._judge)
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from egress_proxy.cli.arguments import serve_parser
 from egress_proxy.cli.composition import StartFailed, serving
 from egress_proxy.cli.plan import ServicePlan
 from egress_proxy.cli.planning import command_of, plan_service
+from egress_proxy.core.access import Access, Client, Door
+from egress_proxy.core.decision import Allow
+from egress_proxy.core.grants import Limits
+from egress_proxy.core.host import parse_authority
+from egress_proxy.core.policy import Policy, decide
+from egress_proxy.core.rules import Suffix, parse_rule
 from tests.conftest import Start
 from tests.support.byte_stream import connect
 from tests.support.deadline import eventually
@@ -63,6 +70,18 @@ async def test_it_accepts_and_lets_sandboxes_attach_until_the_block_ends(folder:
     with pytest.raises(ConnectionRefusedError):
         connect(composed.doors.port)
     assert open_descriptors(os.getpid()) <= before + 1  # the echo's end of what was open
+
+
+async def test_grants_end_by_a_clock_that_nobody_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(plan_of(folder, "--allow-none")) as composed:
+        parts, rule = composed.service.parts, parse_rule("a.example", lambda _: Suffix.NONE)
+        parts.grants.add(rule, Limits(ttl_s=0.2))
+        monkeypatch.setattr(time, "time", lambda: 0.0)  # the time of day is set back
+        begun = parts.clock()
+        access = Access(Client(), parse_authority("a.example:443"), Door.TUNNEL)
+        while isinstance(decide(access, Policy(), parts.grants.snapshot(), parts.clock()), Allow):
+            await asyncio.sleep(0.01)
+            assert parts.clock() - begun < 2
 
 
 async def test_a_fault_in_the_block_ends_the_service_too(folder: Path) -> None:

@@ -45,7 +45,7 @@ def granted(*entries: str | Rule, **limits: float) -> Grants:
 
 def grant(grant_id: str, rule: str | Rule, **limits: float) -> Grant:
     rule = allow_entry(rule) if isinstance(rule, str) else rule
-    return make_grant(grant_id, rule, Limits(**limits), NOW)  # type: ignore[arg-type]
+    return make_grant(grant_id, rule, Limits(**limits), NOW, NOW)  # type: ignore[arg-type]
 
 
 def connect(authority: str, client: str = "anonymous") -> Access:

@@ -157,8 +157,8 @@ def test_grants_of_the_same_entry_are_found_whatever_reason_was_given() -> None:
 
 def test_making_a_grant_counts_time_from_now() -> None:
     rule = allow_entry("a.example")
-    made = make_grant("g", rule, Limits(ttl_s=1.5, max_uses=3, max_bytes_out=4), NOW)
-    assert made == Grant("g", rule, NOW, NOW + 1.5, 3, 4)
+    made = make_grant("g", rule, Limits(ttl_s=1.5, max_uses=3, max_bytes_out=4), 7.0, NOW)
+    assert made == Grant("g", rule, NOW, NOW + 1.5, 3, 4, ends_at=8.5)
     assert not made.is_unlimited
     assert not any(
         grant("g", rule, **{limit: 1}).is_unlimited for limit in ("ttl_s", "max_uses", "max_bytes_out")

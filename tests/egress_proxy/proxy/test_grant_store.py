@@ -36,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(clock: Clock) -> MemoryGrantStore:
-    return MemoryGrantStore(clock)
+    return MemoryGrantStore(clock, clock)
 
 
 def add(store: MemoryGrantStore, entry: str = "a.example", **limits: Any) -> Grant:
@@ -77,6 +77,28 @@ def test_time_is_counted_from_the_grant_by_the_stores_clock(store: MemoryGrantSt
     assert (grant.created_at, grant.expires_at) == (NOW + 1000, NOW + 1060)
     assert isinstance(decided(store, now=NOW + 1059), Allow)
     assert not isinstance(decided(store, now=NOW + 1060), Allow)
+
+
+def test_a_time_of_day_that_is_set_back_lengthens_no_grant() -> None:
+    clock, time_of_day = Clock(), Clock()
+    clock.now = 100.0
+    store = MemoryGrantStore(clock, time_of_day)
+    grant = add(store, ttl_s=3)
+    assert (grant.created_at, grant.expires_at) == (NOW, NOW + 3)
+    time_of_day.now -= 3600
+    assert isinstance(decided(store, now=102.9), Allow)
+    assert decided(store, now=103.0) is Reason.NOT_LISTED
+    clock.now = 103.0  # a machine that slept counts, too: see steady_clock.py
+    assert store.drop_ended() == (grant,)
+
+
+def test_a_time_of_day_that_is_set_forward_ends_no_grant() -> None:
+    clock, time_of_day = Clock(), Clock()
+    store = MemoryGrantStore(clock, time_of_day)
+    add(store, ttl_s=3)
+    time_of_day.now += 3600
+    assert store.drop_ended() == ()
+    assert isinstance(decided(store, now=clock.now), Allow)
 
 
 def test_saying_the_same_twice_is_one_grant(store: MemoryGrantStore) -> None:
@@ -241,7 +263,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_any_sequence_of_changes_is_what_core_makes_of_it(steps: list[tuple[Any, ...]]) -> None:
     clock = Clock()
-    store, model, ids = MemoryGrantStore(clock), Grants(), []
+    store, model, ids = MemoryGrantStore(clock, clock), Grants(), []
     for step in steps:
         match step:
             case ("add", entry, limits):

@@ -56,7 +56,7 @@ class Bench:
     def __post_init__(self) -> None:
         loop = asyncio.new_event_loop()
         in_force = InForce(self.setup.policy(), self.setup.clients, {})
-        self.grants = MemoryGrantStore(self.clock)
+        self.grants = MemoryGrantStore(self.clock, self.clock)
         outbound = Outbound(_no_lookup, lambda: self.own, 1.0)
         table = TunnelTable(loop, LoopReadiness(loop), TUNNELS, _no_log, self.grants)
         pool = UpstreamPool(outbound, ssl.create_default_context, loop.time)
