@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from egress_proxy.cli.ask_terminal import QuestionTerminal
-from egress_proxy.cli.run_streams import STDERR, STDIN, CopiedStderr, given_stdin
-from egress_proxy.cli.run_terminal import kept_terminal
+from egress_proxy.cli.run_streams import STDERR, STDIN, STDOUT, CopiedStderr, given_stdin
+from egress_proxy.cli.run_terminal import kept_flags, kept_terminal
 from egress_proxy.sandbox.confinement import Confinement
 from egress_proxy.sandbox.delivery import deliver, deliver_from_terminal
 
@@ -39,6 +39,7 @@ async def run_child(
     """Start the command, wait for its end. Raises OSError when it cannot be spawned. ``terminal``: where
     questions are put, with the command standing still; a signal to us ends one."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(kept_flags((STDIN, STDOUT, STDERR)))
         if interactive:
             stack.enter_context(kept_terminal(STDIN))
         stdin = stack.enter_context(given_stdin())

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 # Of stderr, for what the command says of refused files.
 TAIL_BYTES = 65_536
 _CHUNK_BYTES = 65_536
-STDIN, STDERR = 0, 2
+STDIN, STDOUT, STDERR = 0, 1, 2
 
 
 def fill_closed_streams() -> None:

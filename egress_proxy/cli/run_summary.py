@@ -5,6 +5,7 @@ Text only. Next: run.py (prints it), sandbox/denial.py (where it comes from).
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from egress_proxy.core.attach import HostDenial, HostUse, Report
@@ -13,6 +14,8 @@ from egress_proxy.sandbox.confinement import Confinement, Finished
 from egress_proxy.sandbox.roots import is_in
 from egress_proxy.sandbox.spec import Dimension, Gap
 
+# A command chooses what it is refused: its names shall not push the rest of the summary off the screen.
+_WIDTH, _HEAD, _ROWS, _HINT = 80, 26, 50, 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1000
 _REMEDIES = {
@@ -132,10 +135,22 @@ def _size(count: int) -> str:
 
 
 def _table(rows: Iterable[_Row]) -> Iterator[str]:
-    """Columns as wide as their widest cell, nothing behind the last."""
-    listed = list(rows)
+    """Columns as wide as their widest cell, nothing after the last; of each kind the first rows."""
+    listed, counts = [], Counter[str]()
+    for row in rows:
+        counts[row[0]] += 1
+        if counts[row[0]] <= _ROWS:
+            hint = row[3] if len(row[3]) <= _HINT else ""
+            listed.append((row[0], _cut(row[1]), _cut(row[2]), hint))
     widths = [max((len(row[column]) for row in listed), default=0) for column in range(3)]
     for row in listed:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        hint = f"  {row[3]}" if row[3] else ""
-        yield f"  {'  '.join(cells)}{hint}".rstrip()
+        yield f"  {'  '.join(cells)}  {row[3]}".rstrip()
+    for kind, count in counts.items():
+        if count > _ROWS:
+            yield f"  {kind}  … and {count - _ROWS} more"
+
+
+def _cut(cell: str) -> str:
+    """The end of a path says most."""
+    return cell if len(cell) <= _WIDTH else f"{cell[:_HEAD]}…{cell[_HEAD + 1 - _WIDTH :]}"

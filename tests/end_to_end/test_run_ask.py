@@ -1,6 +1,7 @@
 """`run --ask` at a real terminal: the command stands still meanwhile, and cannot have answered."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import join
@@ -10,7 +11,7 @@ import pytest
 from tests.support.certificates import CertificateAuthority
 from tests.support.confined_run import BACKENDS, UNLISTED, RunGround
 from tests.support.deadline import eventually
-from tests.support.terminal import CTRL_C, Terminal
+from tests.support.terminal import CTRL_C, PROMPT, Terminal
 
 ASKED = r"asks for unlisted.example:\d+, which is not listed, and waits.\s+Type `allow (\d{4})` for this run"
 
@@ -92,6 +93,6 @@ def test_an_interrupt_ends_question_and_command(
     terminal.enter(run(ground, flags, f"{join(ground.curl(UNLISTED))}; exit 9"))
     terminal.expect(ASKED)
     terminal.type(CTRL_C)
-    terminal.enter("")
+    terminal.expect(re.escape(PROMPT))
     terminal.enter("echo code=$?")
     terminal.expect("code=130")

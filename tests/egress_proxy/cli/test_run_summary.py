@@ -110,3 +110,21 @@ def test_every_gap_says_what_was_not_held(dimension: Dimension) -> None:
     kind, named, *rest = line.split()
     assert (kind, named) == ("gap", dimension)
     assert " ".join(rest).startswith("partial, landlock:x not held: ")
+
+
+def test_long_names_and_many_rows_give_a_short_summary() -> None:
+    long, many = "/srv/" + "x" * 4000, tuple(f"/srv/{'y' * 240}{n}" for n in range(5000))
+    shown = lines(
+        Outcome(1, denied_writes=(long, *many), planted=Planted((long, "/srv/.envrc"))), roots=("/srv",)
+    )
+    assert len(shown) <= 60
+    assert max(map(len, shown)) < 400
+    assert "  refused  … and 4951 more" in shown
+    assert any(line.split()[:2] == ["planted", "/srv/.envrc"] for line in shown)
+
+
+def test_a_long_path_keeps_its_end() -> None:
+    [line] = lines(Outcome(1, denied_writes=("/srv/" + "x" * 200 + "/name",)), roots=("/srv",))[1:]
+    assert line.split()[1].startswith("/srv/xx")
+    assert line.split()[1].endswith("/name")
+    assert len(line.split()[1]) == 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import termios
 
 import pytest
 
-from egress_proxy.cli.run_terminal import kept_terminal
+from egress_proxy.cli.run_terminal import kept_flags, kept_terminal
 from tests.support.program import REPOSITORY
 
 # As the leader of a session at the terminal that is its stdin; the block is left with the exit code.
@@ -110,3 +111,58 @@ def test_a_terminal_of_another_session_is_left_alone() -> None:
 def is_linux() -> None:
     if sys.platform != "linux":
         pytest.skip("Linux: setsid --ctty")
+
+
+def test_answers_to_queries_of_the_command_are_not_left_for_the_shell() -> None:
+    screen, line = os.openpty()
+    try:
+        modes = termios.tcgetattr(line)
+        script = (
+            "import os; from egress_proxy.cli.run_terminal import kept_terminal\n"
+            "with kept_terminal(0): os.write(1, b'\\x1b[c')\n"
+        )
+        os.write(screen, b"?62c typed by the terminal\n")
+        subprocess.run(
+            ["setsid", "--ctty", "--wait", sys.executable, "-c", script],
+            stdin=line,
+            stdout=line,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            timeout=30,
+            check=True,
+        )
+        os.set_blocking(line, False)
+        with pytest.raises(BlockingIOError):
+            os.read(line, 100)
+        assert termios.tcgetattr(line) == modes
+    finally:
+        os.close(screen)
+        os.close(line)
+
+
+def test_flags_of_what_is_open_are_as_before() -> None:
+    screen, line = os.openpty()
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)  # as it was given
+        before = [fcntl.fcntl(one, fcntl.F_GETFL) for one in (line, reader, writer)]
+        with kept_flags((line, reader, writer)):
+            for one in (line, reader, writer):
+                fcntl.fcntl(one, fcntl.F_SETFL, fcntl.fcntl(one, fcntl.F_GETFL) ^ os.O_NONBLOCK ^ os.O_APPEND)
+            fcntl.ioctl(line, termios.TIOCEXCL)
+        assert [fcntl.fcntl(one, fcntl.F_GETFL) for one in (line, reader, writer)] == before
+        assert not any(fcntl.ioctl(line, 0x80045440, bytes(4)))  # TIOCGEXCL
+    finally:
+        for one in (screen, line, reader, writer):
+            os.close(one)
+
+
+def test_a_terminal_that_was_exclusive_stays_so() -> None:
+    screen, line = os.openpty()
+    try:
+        fcntl.ioctl(line, termios.TIOCEXCL)
+        with kept_flags((line,)):
+            pass
+        assert any(fcntl.ioctl(line, 0x80045440, bytes(4)))
+    finally:
+        os.close(screen)
+        os.close(line)
