@@ -126,8 +126,9 @@ class TokenCheck:
         self._is_token = is_token
         self._backoff = backoff
 
-    async def judge(self, request: web.BaseRequest) -> Judged:
-        """Passed for exactly one `Authorization: Bearer TOKEN`; `bearer` in other case is refused.
+    async def judge(self, request: web.BaseRequest, known: Callable[[], object] = lambda: None) -> Judged:
+        """Passed for exactly one `Authorization: Bearer TOKEN`; `bearer` in other case is refused. ``known``
+        is called before the wait: others must not take the place of a caller whose token is right.
 
         What is no Bearer line counts as no attempt: a page in a browser can send such calls, and must not be
         able to slow the owner down.
@@ -138,7 +139,9 @@ class TokenCheck:
         # aiohttp keeps bytes that are no UTF-8 as lone surrogates; this gives the bytes back.
         sent = values[0].removeprefix("Bearer ").encode("utf-8", "surrogateescape")
         right = self._is_token(sent)
-        if not right:
+        if right:
+            known()
+        else:
             self._backoff.note_wrong()
         heard = await _stays_for(request, self._backoff.wait_s())
         return Passed.PASSED if right and heard else _TOKEN

@@ -24,6 +24,9 @@ from egress_proxy.core.seams import AuditUnavailable
 BIND_ADDRESS = IPv4Address("127.0.0.1")
 # A thousand calls at once are a busy agent host; more is a leak or an attack.
 CONNECTION_LIMIT = 1024
+# asyncio accepts so many in one go, before it reads from any: fewer than there are places, so that a caller
+# has shown its token before others can have pushed it out.
+ACCEPT_BATCH = 128
 # Two waits of this length lie in aiohttp's shutdown: for calls to finish, then for them to be given up.
 _GRACE_S = 0.15
 _PATH_LIMIT = 200
@@ -49,7 +52,7 @@ class ControlServer:
         self._token = TokenCheck(self._deps.is_token, Backoff(loop.time))
         self._web = web.Server(self._answer)
         listener = await loop.create_server(
-            self._accept, str(BIND_ADDRESS), port, backlog=CONNECTION_LIMIT, start_serving=False
+            self._accept, str(BIND_ADDRESS), port, backlog=ACCEPT_BATCH, start_serving=False
         )
         bound: int = listener.sockets[0].getsockname()[1]
         self._routes = Routes(self._deps, Target(BIND_ADDRESS, bound))
@@ -105,10 +108,7 @@ class ControlServer:
                 return judged
         if route.admission is Admission.OPEN:
             return Passed.PASSED
-        judged = await self._token.judge(request)
-        if judged is Passed.PASSED and isinstance(request.protocol, Connection):
-            request.protocol.has_token = True
-        return judged
+        return await self._token.judge(request, lambda: _keep_place(request))
 
     def _refuse(self, request: web.BaseRequest, refusal: Refusal) -> web.Response:
         # The query stays out: it is where a misled client would put the token.
@@ -135,3 +135,8 @@ class ControlServer:
         with contextlib.suppress(AuditUnavailable):
             self._deps.audit(Faulted(number, kind, fault_place(error)))
         return number
+
+
+def _keep_place(request: web.BaseRequest) -> None:
+    if isinstance(request.protocol, Connection):
+        request.protocol.has_token = True

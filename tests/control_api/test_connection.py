@@ -189,6 +189,25 @@ async def test_a_connection_beyond_the_cap_is_told_so_where_all_others_have_show
             await asyncio.sleep(0.01)
 
 
+async def test_a_caller_whose_token_is_right_keeps_its_place_while_it_waits_for_the_wrong_ones_of_others(
+    control: ControlService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTION_LIMIT", 8)
+    wrong = request_bytes("GET", "/status", [control.host, ("Authorization", "Bearer wrong")])
+    for _ in range(3):
+        assert (await control.send(wrong)).status == 401
+    call = request_bytes("GET", "/status", [control.host, BEARER])
+    async with contextlib.AsyncExitStack() as stack:
+        reader, _ = await stack.enter_async_context(control.connect(call))
+        for _ in range(40):
+            await stack.enter_async_context(control.connect(b""))
+        assert (await read_answer(reader)).status == 200
+
+
+def test_fewer_are_accepted_in_one_go_than_there_are_places() -> None:
+    assert server.ACCEPT_BATCH < server.CONNECTION_LIMIT / 4
+
+
 @pytest.mark.parametrize(
     "said",
     [b"", b"GET /status HT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
