@@ -22,7 +22,10 @@ class Phase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """What GET /status tells of the rest of the service. ``started_at``: seconds since the epoch, UTC."""
+    """What GET /status tells of the rest of the service. ``started_at``: seconds since the epoch, UTC.
+
+    ``lost_lines``: of the audit log, since ``lost_since``; ``is_losing``: the last one, too.
+    """
 
     version: str
     started_at: float
@@ -32,6 +35,9 @@ class ServiceStatus:
     allow_rules: int
     deny_rules: int
     inject_rules: int
+    lost_lines: int = 0
+    lost_since: float | None = None
+    is_losing: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -84,16 +84,19 @@ class GrantList(_Answer):
 
 
 class RevokeAnswer(_Answer):
-    """``tunnels_closed`` rested on the grant."""
+    """``tunnels_closed`` rested on the grant. ``recorded``: only where the audit log could not be written."""
 
     revoked: str
     tunnels_closed: int
+    recorded: bool = True
 
 
 class ReloadAnswer(_Answer):
-    """``tunnels_closed`` were not allowed any more."""
+    """What was not allowed any more. ``recorded``: only where the audit log could not be written."""
 
     tunnels_closed: int
+    requests_closed: int = 0
+    recorded: bool = True
 
 
 class TunnelView(_Answer):
@@ -109,6 +112,13 @@ class RuleCounts(_Answer):
     inject: int
 
 
+class AuditView(_Answer):
+    """Lines that the audit log lacks; ``lost_since``: of the first, in seconds since the epoch."""
+
+    lost_lines: int
+    lost_since: float | None
+
+
 class StatusView(_Answer):
     """``phase``: serving or draining. ``on_miss``: deny or hold. ``listeners``: `host:port`."""
 
@@ -121,6 +131,7 @@ class StatusView(_Answer):
     rules: RuleCounts
     tunnels: TunnelView
     grants: int
+    audit: AuditView
 
 
 class HealthView(_Answer):

@@ -17,6 +17,7 @@ from control_api.deps import ControlDeps
 from control_api.models import (
     AllowAnswer,
     AllowRequest,
+    AuditView,
     GrantList,
     GrantView,
     HealthView,
@@ -41,6 +42,7 @@ _NAMES_SHOWN = 10
 
 _NOT_FOUND = Refusal(404, "not-found", "there is no such call")
 _NO_GRANT = Refusal(404, "unknown-grant", "there is no grant of that id; it may have ended")
+_UNRECORDED = {"recorded": False}
 _TOO_MANY = Refusal(409, "too-many-grants", f"{GRANT_LIMIT} grants are held; revoke some first")
 _NEVER = {
     Reason.METADATA: "is cloud metadata, which is never reachable from here",
@@ -103,7 +105,8 @@ class Routes:
         return Route()
 
     async def _healthz(self, request: web.BaseRequest, part: str) -> Outcome:
-        return answer(HealthView(status="ok"))
+        # Still alive, and still 200: what reads the status code must not restart it for a full disk.
+        return answer(HealthView(status="audit-failing" if self._deps.status().is_losing else "ok"))
 
     async def _allow(self, request: web.BaseRequest, part: str) -> Outcome:
         body = await read_body(request)
@@ -174,14 +177,23 @@ class Routes:
         if grant is None:
             return _NO_GRANT
         closed = self._deps.tunnels.close_grant(grant.id, EndCause.GRANT_ENDED)
-        self._deps.audit(GrantEnded(grant.id, str(grant.rule), "revoked", closed))
-        return answer(RevokeAnswer(revoked=grant.id, tunnels_closed=closed))
+        done = RevokeAnswer(revoked=grant.id, tunnels_closed=closed)
+        try:
+            self._deps.audit(GrantEnded(grant.id, str(grant.rule), "revoked", closed))
+        except AuditUnavailable:
+            # Taking away works all the same: a full disk must not keep a host open.
+            done = done.model_copy(update=_UNRECORDED)
+        return answer(done)
 
     async def _reload(self, request: web.BaseRequest, part: str) -> Outcome:
         try:
-            return answer(ReloadAnswer(tunnels_closed=await self._deps.reload()))
+            outcome = await self._deps.reload()
         except ReloadRefused as error:
             return Refusal(422, "reload-refused", str(error))
+        done = ReloadAnswer(tunnels_closed=outcome.tunnels, requests_closed=outcome.requests)
+        if not outcome.is_recorded:
+            done = done.model_copy(update=_UNRECORDED)
+        return answer(done)
 
     async def _status(self, request: web.BaseRequest, part: str) -> Outcome:
         status, tunnels = self._deps.status(), self._deps.tunnels.count()
@@ -195,6 +207,7 @@ class Routes:
             rules=RuleCounts(allow=status.allow_rules, deny=status.deny_rules, inject=status.inject_rules),
             tunnels=TunnelView(open=tunnels.open, limit=tunnels.limit),
             grants=len(self._live()),
+            audit=AuditView(lost_lines=status.lost_lines, lost_since=status.lost_since),
         )
         return answer(view)
 

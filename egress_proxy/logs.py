@@ -30,6 +30,7 @@ from egress_proxy.core.events import (
     GrantEnded,
     Noticed,
     Reloaded,
+    ServiceChanged,
     record_of,
 )
 from egress_proxy.core.seams import Now
@@ -64,6 +65,8 @@ _LEVELS: dict[type[Event], int] = {
 def _level(event: Event) -> int:
     if isinstance(event, Reloaded):
         return logging.ERROR if event.error else logging.INFO
+    if isinstance(event, ServiceChanged) and event.change.startswith("audit_"):
+        return logging.ERROR
     if isinstance(event, Ended) and event.reason is not None:
         return logging.INFO  # it was refused after all: by what TLS named, or by what the upstream did
     if isinstance(event, Ended) and event.cause is EndCause.REFLECTION:

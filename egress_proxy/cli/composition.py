@@ -18,11 +18,11 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from egress_proxy.cli.ask import MakeAsker
+from egress_proxy.cli.event_sink import EventSink
 from egress_proxy.cli.plan import AttachPlan, ServicePlan
 from egress_proxy.cli.service import Doors, MakeArrivals, Service
 from egress_proxy.core.access import Access
 from egress_proxy.core.decision import Decision
-from egress_proxy.core.events import Event
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import decide
 from egress_proxy.core.seams import Audit
@@ -66,6 +66,7 @@ class Composed:
     doors: Doors
     attach: Path | None
     warnings: tuple[str, ...]
+    sink: EventSink
 
 
 @asynccontextmanager
@@ -120,35 +121,22 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
     )
     service = Service(parts, pool, plan.reload, reopen, plan.limits.drain_timeout_s, make_arrivals)
     attach = plan.attach.path if plan.attach and doors.attach else None
-    return Composed(service, doors, attach, warnings)
+    return Composed(service, doors, attach, warnings, audit)
 
 
 def _open_audit(
     plan: ServicePlan, ledgers: SandboxLedgers, stack: AsyncExitStack
-) -> tuple[Audit, Service.Reopen]:
+) -> tuple[EventSink, Service.Reopen]:
     """The one sink that every part writes to, and what opens its file anew."""
     show = decision_log(plan.verbosity, sys.stderr, time.time, color=plan.color)
-    living = ledgers.living
-
-    def show_all(*events: Event) -> None:
-        for event in events:
-            show(event)
-        if living:
-            ledgers.note(events)
-
     if plan.audit is None:
-        return show_all, lambda: None
+        return EventSink(show, ledgers, None, time.time), lambda: None
     try:
         log = AuditLog(plan.audit.path, plan.audit.on_error, time.time)
     except OSError as error:
         raise StartFailed(f"cannot open the audit log {plan.audit.path}: {words_of(error)}") from None
     stack.callback(log.close)
-
-    def write(*events: Event) -> None:
-        show_all(*events)
-        log.write(*events)
-
-    return write, log.reopen
+    return EventSink(show, ledgers, log, time.time), log.reopen
 
 
 def _open_doors(plan: ServicePlan, stack: AsyncExitStack) -> tuple[Doors, tuple[str, ...]]:

@@ -12,7 +12,6 @@ from control_api.server import ControlServer
 from egress_proxy import __version__
 from egress_proxy.cli.composition import Composed, StartFailed, words_of
 from egress_proxy.cli.plan import ControlPlan
-from egress_proxy.cli.service import Service
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import denial_of
 from egress_proxy.suffixes import suffix_of
@@ -34,7 +33,7 @@ async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitS
         own_listeners=lambda: own,
         client_ids=lambda: (*parts.in_force.clients.own, *parts.sandboxes.living),
         denial_of=lambda rule: denial_of(rule, parts.in_force.policy.deny),
-        status=lambda: _status(composed.service, started_at, tuple(listeners)),
+        status=lambda: _status(composed, started_at, tuple(listeners)),
     )
     server = ControlServer(deps)
     stack.push_async_callback(server.stop)
@@ -47,7 +46,8 @@ async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitS
     return port
 
 
-def _status(service: Service, started_at: float, listeners: tuple[Target, ...]) -> ServiceStatus:
+def _status(composed: Composed, started_at: float, listeners: tuple[Target, ...]) -> ServiceStatus:
+    service, lost = composed.service, composed.sink.lost
     policy = service.parts.in_force.policy
     return ServiceStatus(
         version=__version__,
@@ -58,4 +58,7 @@ def _status(service: Service, started_at: float, listeners: tuple[Target, ...]) 
         allow_rules=sum(1 for _ in policy.allow),
         deny_rules=sum(1 for _ in policy.deny),
         inject_rules=len(policy.routes),
+        lost_lines=lost.count,
+        lost_since=lost.since,
+        is_losing=lost.is_losing,
     )

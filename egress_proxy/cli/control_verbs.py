@@ -4,6 +4,7 @@ Each failure is one line with the next command. Next: control_api/client.py (mak
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Mapping
 
@@ -100,6 +101,8 @@ def _allow(client: ControlClient, arguments: argparse.Namespace) -> int:
 
 def _revoke(client: ControlClient, arguments: argparse.Namespace) -> int:
     answer = client.revoke(arguments.grant_id)
+    if not answer.recorded:
+        print("warning: revoked, but the audit log cannot be written: make room for it", file=sys.stderr)
     if arguments.json:
         print_json(answer)
     else:

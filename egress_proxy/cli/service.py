@@ -5,7 +5,6 @@ proxy/rejudge.py (what a reload closes).
 """
 
 import asyncio
-import contextlib
 import functools
 import signal
 import socket
@@ -15,19 +14,20 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from egress_proxy.cli.plan import PolicyParts
-from egress_proxy.core.access import Client
+from egress_proxy.core.access import Access, Client
 from egress_proxy.core.events import EndCause, Event, Reloaded, ServiceChanged
 from egress_proxy.core.host import Target
-from egress_proxy.core.seams import AuditUnavailable, ReloadRefused
+from egress_proxy.core.seams import AuditUnavailable, ReloadOutcome, ReloadRefused
 from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.connection import Connection
 from egress_proxy.proxy.ended_grants import EndedGrants
+from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.kept import KeptClients, Start
 from egress_proxy.proxy.listener import Intake
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
-from egress_proxy.proxy.rejudge import tunnel_is_unwanted
+from egress_proxy.proxy.rejudge import request_is_unwanted, tunnel_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import IDLE_S, UpstreamPool
 from egress_proxy.settings.origins import SettingsError
@@ -89,6 +89,7 @@ class Service:
         self._drain_s = drain_s
         self._make_arrivals = make_arrivals
         self._arrivals: Newcomers | None = None
+        self._intake: Intake | None = None
         self._attachments: Attachments | None = None
         self._ended_grants = EndedGrants(parts.audit)
         self._used_up_since: dict[str, float] = {}
@@ -105,6 +106,7 @@ class Service:
             audit, keepalive_s = self.parts.audit, self.parts.outbound.keepalive_s
             elsewhere = self._open_elsewhere
             intake = Intake(group, self._connection, self._kept, audit, elsewhere, keepalive_s)
+            self._intake = intake
             self._open(doors, intake)
             self.parts.tunnels.start()
             if obey_signals:
@@ -173,8 +175,8 @@ class Service:
         self._ended_grants.finish()
         self._pool.close_idle()
 
-    async def reload(self) -> int:
-        """Read the settings again and swap them whole; how many tunnels that closed.
+    async def reload(self) -> ReloadOutcome:
+        """Read the settings again and swap them whole; what is no longer allowed ends.
 
         Raises ReloadRefused, and then everything is as before.
         """
@@ -190,8 +192,13 @@ class Service:
         closed = self.parts.tunnels.close_where(
             lambda facts: tunnel_is_unwanted(facts, self.parts), EndCause.POLICY_CHANGED
         )
-        self._record(Reloaded("", closed))
-        return closed
+        intake = self._intake
+        requests = 0 if intake is None else intake.end_unwanted(self._is_unwanted)
+        is_recorded = self._record(Reloaded("", closed, requests))
+        return ReloadOutcome(closed, requests, is_recorded)
+
+    def _is_unwanted(self, exchange: Exchange, access: Access, peer: Peer) -> bool:
+        return request_is_unwanted(exchange, access, peer, self.parts)
 
     async def _reload_by_signal(self) -> None:
         """SIGHUP: the log may have been moved away, and the settings may be new."""
@@ -230,6 +237,10 @@ class Service:
             self.parts.grants.drop(over)
             self._ended_grants.tell([listed.by_id[one] for one in over], "used up")
 
-    def _record(self, event: Event) -> None:
-        with contextlib.suppress(AuditUnavailable):  # nothing here can be refused
+    def _record(self, event: Event) -> bool:
+        """Nothing here can be refused: whether it was written down."""
+        try:
             self.parts.audit(event)
+        except AuditUnavailable:
+            return False
+        return True

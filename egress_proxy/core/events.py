@@ -105,10 +105,11 @@ class GrantEnded:
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The settings were read again. ``error`` empty: the new policy holds and ``tunnels`` were closed."""
+    """Settings were read again. ``error`` empty: they hold; ``tunnels`` and ``requests`` were ended."""
 
     error: str
     tunnels: int
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,17 @@ class Audit(Protocol):
     def __call__(self, *events: Event) -> None: ...
 
 
-Reload = Callable[[], Awaitable[int]]
-"""Reads the settings again and swaps the policy; how many tunnels that closed. Raises ReloadRefused."""
+@dataclass(frozen=True, slots=True)
+class ReloadOutcome:
+    """How many tunnels and injected requests a reload ended, and whether that could be written down."""
+
+    tunnels: int
+    requests: int
+    is_recorded: bool = True
+
+
+Reload = Callable[[], Awaitable[ReloadOutcome]]
+"""Reads the settings again and swaps the policy. Raises ReloadRefused."""
 
 
 class ReloadRefused(Exception):

@@ -32,14 +32,13 @@ class OnError(enum.StrEnum):
 
 
 class AuditLog:
-    """An append-only file of mode 0600. `write` is an Audit sink."""
+    """An append-only file of mode 0600."""
 
     def __init__(self, path: Path, on_error: OnError, now: Now) -> None:
         """Open or make the file and find the end of its chain. Raises OSError."""
         self._path = path
         self._on_error = on_error
         self._now = now
-        self.failures = 0
         self._descriptor = -1
         self._previous, self._sequence = FIRST_PREVIOUS, 0
         self.reopen()
@@ -69,8 +68,8 @@ class AuditLog:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def write(self, *events: Event) -> None:
-        """Append events in one write, all or none.
+    def write(self, *events: Event) -> bool:
+        """Append events in one write, all or none; whether they are in the file.
 
         Raises AuditUnavailable when that fails and nothing may pass unrecorded.
         """
@@ -80,8 +79,10 @@ class AuditLog:
             line = line_of(event, sequence, time, previous)
             previous, sequence = hashlib.sha256(line).hexdigest(), sequence + 1
             lines += line + b"\n"
-        if self._append(lines):
+        is_written = self._append(lines)
+        if is_written:
             self._previous, self._sequence = previous, sequence
+        return is_written
 
     def _append(self, lines: bytearray) -> bool:
         try:
@@ -94,7 +95,6 @@ class AuditLog:
             cause: OSError | None = error
         else:
             cause = None
-        self.failures += 1
         if self._on_error is OnError.REFUSE:
             raise AuditUnavailable("the audit log cannot be written") from cause
         return False

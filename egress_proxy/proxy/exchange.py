@@ -18,7 +18,7 @@ from egress_proxy.proxy.reflection import BodyNotInspectable, ReflectionFound
 from egress_proxy.proxy.secret_search import Forms
 from egress_proxy.proxy.stream import SocketStream, StreamReset, unheard
 from egress_proxy.proxy.upstream_pool import Upstream
-from egress_proxy.vault.injection import UpstreamHead
+from egress_proxy.vault.injection import HeldCredential, UpstreamHead
 
 # A client that ended its direction has left, as a rule, but may be waiting (`nc`): it gets an answer that
 # comes at once. nginx and Envoy do not wait at all; a generated answer costs money until it is cut.
@@ -35,9 +35,9 @@ class Exchange:
     """After `start` it ends by itself and tells ``on_end`` once, or by `cut`."""
 
     __slots__ = (
-        *("_allow", "_client", "_down", "_expects_continue", "_delivery", "_has_left", "_head", "_is_over"),
-        *("_is_sent_whole", "_is_upload_over", "_limits", "_on_end", "_upstream"),
-        *("recording", "sent_bytes", "side"),
+        *("_client", "_down", "_expects_continue", "_delivery", "_has_left", "_head", "_is_over"),
+        *("_is_sent_whole", "_is_upload_over", "_limits", "_on_end"),
+        *("held", "order", "recording", "sent_bytes", "side", "upstream"),
     )
 
     def __init__(
@@ -52,8 +52,9 @@ class Exchange:
         on_end: "OnEnd",
     ) -> None:
         self._client = client
-        self._upstream = upstream
-        self._allow = order.allow
+        self.upstream = upstream
+        self.order = order
+        self.held: HeldCredential | None = None  # what it is sent with
         self._head = head
         self._limits = limits
         self.recording = recording
@@ -90,7 +91,7 @@ class Exchange:
 
     def start(self) -> None:
         self._client.on_room = self._on_client_room
-        self._upstream.stream.on_room = self._on_upstream_room
+        self.upstream.stream.on_room = self._on_upstream_room
         self._drive(self._begin)
 
     def cut(self, cause: EndCause) -> None:
@@ -136,7 +137,7 @@ class Exchange:
         headers = self._head.headers
         if self._expects_continue:
             headers = (*headers, (b"Expect", b"100-continue"))
-        first = self._upstream.http.start(self._head.method, self._head.target, headers)
+        first = self.upstream.http.start(self._head.method, self._head.target, headers)
         self.side.feed(self._client.take_unread())
         self._send_up(first + self._next_of_body())
         self._delivery.start()
@@ -150,7 +151,7 @@ class Exchange:
         return ready
 
     def _send_up(self, data: bytes) -> None:
-        stream = self._upstream.stream
+        stream = self.upstream.stream
         try:
             stream.give(data)
         except StreamReset:
@@ -158,7 +159,7 @@ class Exchange:
             self._is_upload_over = True
         else:
             if self.side.is_body_read():
-                self._upstream.http.end()
+                self.upstream.http.end()
                 self._is_upload_over = self._is_sent_whole = True
         # Not read from while the upstream takes nothing in: this is all there is to back-pressure.
         self._client.look_on(None if stream.is_clogged() and not self._is_upload_over else self._on_client)
@@ -208,9 +209,9 @@ class Exchange:
     def _limit(self) -> None:
         """Every step gives the next one its time. While the body goes up no answer is owed."""
         limits = self._limits
-        is_awaited = self._is_upload_over and not self._upstream.http.has_answered
+        is_awaited = self._is_upload_over and not self.upstream.http.has_answered
         limit_s = limits.first_byte_s if is_awaited else limits.idle_s
-        if not self._is_upload_over and not self._upstream.stream.is_clogged():
+        if not self._is_upload_over and not self.upstream.stream.is_clogged():
             limit_s = min(limit_s, limits.body_s)
         if self._has_left and not self._client.is_clogged():  # it may be slow to read what is its own
             limit_s = min(limit_s, CLIENT_LEFT_S)
@@ -219,7 +220,7 @@ class Exchange:
     def _give_up(self) -> None:
         if self._has_left or self._client.is_clogged():
             raise ClientLost
-        if self._upstream.stream.is_clogged():
+        if self.upstream.stream.is_clogged():
             raise UpstreamLost(Reason.UPSTREAM_TIMEOUT, "the upstream does not take the request in")
         if not self._is_upload_over:
             raise UpstreamLost(Reason.HEAD_TIMEOUT, BODY_STALLED)
@@ -228,14 +229,14 @@ class Exchange:
     # The end.
 
     def _finish(self) -> None:
-        is_whole = self._is_sent_whole and not self._upstream.stream.is_clogged()
+        is_whole = self._is_sent_whole and not self.upstream.stream.is_clogged()
         self._end(ExchangeEnd(EndCause.DONE, is_answered=True, is_whole=is_whole))
 
     def _refuse(self, lost: UpstreamLost) -> None:
         if self._delivery.has_sent and self._down.status is not None:
             self._break_off(EndCause.TRUNCATED)
             return
-        deny = Deny(lost.reason, self._allow.target, self._allow.rule, lost.detail)
+        deny = Deny(lost.reason, self.order.allow.target, self.order.allow.rule, lost.detail)
         self._end(ExchangeEnd(EndCause.FAULT, deny=deny))
 
     def _break_off(self, cause: EndCause) -> None:
@@ -248,7 +249,7 @@ class Exchange:
             return
         self._is_over = True
         self._delivery.stop()
-        for stream in (self._client, self._upstream.stream):
+        for stream in (self._client, self.upstream.stream):
             stream.look_on(None)
             stream.on_room = unheard
         self._client.deadline.clear()

@@ -59,6 +59,7 @@ class Claim:
     upstream: Upstream
     head: UpstreamHead
     forms: Forms
+    held: HeldCredential | None  # what it is sent with
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,12 @@ class Forwarder:
         try:
             rule = rule or self._rule(order)
             return Claim(
-                order, rule.lane, upstream, rule.rewriter.rewrite(order.head, order.path), rule.forms
+                order,
+                rule.lane,
+                upstream,
+                rule.rewriter.rewrite(order.head, order.path),
+                rule.forms,
+                rule.held,
             )
         except BaseException:
             upstream.stream.close()
@@ -130,9 +136,22 @@ class Forwarder:
     def exchange(self, claim: Claim, client: SocketStream, on_end: OnEnd) -> Exchange:
         """To be started. Whatever happens to it then, ``on_end`` is told once, and calls `ended`."""
         recording = Recording() if self._recorder else None
-        return Exchange(
+        exchange = Exchange(
             client, claim.upstream, claim.order, claim.head, claim.forms, self._limits, recording, on_end
         )
+        exchange.held = claim.held
+        return exchange
+
+    def holds_still(self, order: Order, held: HeldCredential | None) -> bool:
+        """Whether a request would get the same credential now; False where none can be read."""
+        credential = self._credentials().get(order.route.name)
+        try:
+            now = credential.current() if credential else None
+        except SecretUnavailable:
+            return False
+        if now is None or held is None:
+            return now is held
+        return bool(held.is_same(now))
 
     def ended(self, claim: Claim, exchange: Exchange, end: ExchangeEnd) -> Forwarded:
         """Keep the upstream or close it, and say what is to become of the client."""

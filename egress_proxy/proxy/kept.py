@@ -73,13 +73,15 @@ class KeptClients:
         if stream.has_more():
             self._on_input(connection)
 
-    def end_where(self, chosen: Callable[[Connection], bool], cause: EndCause) -> None:
-        """End those at once, and write down what that ended."""
-        for connection in [one for one in self._clients if chosen(one)]:
+    def end_where(self, chosen: Callable[[Connection], bool], cause: EndCause) -> int:
+        """End those at once, and write down what that ended; how many there were."""
+        ended = [one for one in self._clients if chosen(one)]
+        for connection in ended:
             if connection.exchange is not None:
                 connection.exchange.cut(cause)
             self._drop(connection)
         self._end_round()
+        return len(ended)
 
     def drop_oldest_idle(self) -> bool:
         """Make way for somebody new; False when all have a request under way."""
@@ -182,6 +184,7 @@ class KeptClients:
     def _send(self, due: _Due) -> None:
         connection, started_at = due.connection, self._loop.time()
         on_end = functools.partial(self._on_end, due, started_at)
+        connection.unended = due.admitted, started_at
         try:
             connection.exchange = self._parts.forwarder.exchange(due.claim, connection.stream, on_end)
             connection.exchange.start()
@@ -202,6 +205,7 @@ class KeptClients:
 
     def _go_on(self, due: _Due, started_at: float, done: Forwarded) -> None:
         connection, admitted = due.connection, due.admitted
+        connection.unended = None
         if done.is_repeatable:
             self._leave(connection)
             connection.unended = admitted, started_at

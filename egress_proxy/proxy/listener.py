@@ -19,6 +19,7 @@ from egress_proxy.core.reply import refuse
 from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import Audit, AuditUnavailable
 from egress_proxy.proxy.connection import After, Connection
+from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.kept import KeptClients, Start, Work
 from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
@@ -59,6 +60,7 @@ def connection_limit() -> int:
 
 
 ServeConnection = Callable[[SocketStream, Peer], Connection]
+IsUnwanted = Callable[[Exchange, Access, Peer], bool]
 Admit = Callable[[socket.socket, object], None]
 """Takes over an accepted socket; the address is what accept() gave."""
 
@@ -124,16 +126,29 @@ class Intake:
     def end_all(self) -> None:
         self._end_where(lambda _: True, EndCause.DRAINED)
 
-    def _end_where(self, chosen: Callable[[Connection], bool], cause: EndCause) -> None:
-        self._kept.end_where(chosen, cause)
+    def end_unwanted(self, is_unwanted: IsUnwanted) -> int:
+        """End the injected requests under way that are not allowed any more; how many there were."""
+
+        def chosen(connection: Connection) -> bool:
+            exchange, unended = connection.exchange, connection.unended
+            if exchange is None or unended is None:
+                return False  # what still waits for its upstream is judged again when that is there
+            return is_unwanted(exchange, unended[0].access, connection.peer)
+
+        return self._end_where(chosen, EndCause.POLICY_CHANGED)
+
+    def _end_where(self, chosen: Callable[[Connection], bool], cause: EndCause) -> int:
+        count = self._kept.end_where(chosen, cause)
         for task, connection in list(self._running.items()):
             if not chosen(connection):
                 continue
+            count += 1
             connection.ended_by = cause
             if connection.exchange is not None:
                 connection.exchange.cut(cause)  # its task writes that down, and ends
             else:
                 task.cancel()
+        return count
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPT_BATCH):

@@ -7,6 +7,7 @@ from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.policy import decide
 from egress_proxy.core.seams import Answer
+from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.order import Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
@@ -48,6 +49,17 @@ def no_longer_allowed(access: Access, allow: Allow, parts: Parts) -> Deny | None
     if stands:
         return None
     return decision if isinstance(decision, Deny) else Deny(Reason.NOT_LISTED, access.target)
+
+
+def request_is_unwanted(exchange: Exchange, access: Access, peer: Peer, parts: Parts) -> bool:
+    """For a reload: whether an injected request under way would be refused now, or go out otherwise."""
+    if order_is_void(access, exchange.order, peer, parts) is not None:
+        return True
+    upstream, allow = exchange.upstream, exchange.order.allow
+    answer = Answer((upstream.address,), completed=upstream.completed)
+    if isinstance(parts.outbound.judge(allow, answer), Deny):
+        return True
+    return not parts.forwarder.holds_still(exchange.order, exchange.held)
 
 
 def tunnel_is_unwanted(facts: TunnelFacts, parts: Parts) -> bool:

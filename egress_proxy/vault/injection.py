@@ -5,6 +5,7 @@ Next: proxy/forward.py (sends the head), proxy/reflection.py (looks for the form
 """
 
 import base64
+import hmac
 import re
 from dataclasses import dataclass, field
 
@@ -53,6 +54,10 @@ class HeldCredential:
     header: bytes
     format: str
     secret: Secret
+
+    def is_same(self, other: "HeldCredential") -> bool:
+        """Whether both would send the same header, in a time that tells nothing of the secret."""
+        return self.header == other.header and hmac.compare_digest(self.value(), other.value())
 
     def value(self) -> bytes:
         """The whole header value. Fit for a header, since its two parts are (`flaw`)."""

@@ -20,7 +20,7 @@ from egress_proxy.core.events import ControlRefused, EndCause, Event
 from egress_proxy.core.host import Target, parse_authority
 from egress_proxy.core.policy import OnMiss, denial_of, rule_index
 from egress_proxy.core.rules import Rule, Suffix
-from egress_proxy.core.seams import TunnelCount
+from egress_proxy.core.seams import ReloadOutcome, TunnelCount
 from egress_proxy.proxy.grant_store import MemoryGrantStore
 from tests.support.http import Head, Response, parse_head, request_bytes
 
@@ -133,12 +133,12 @@ class ControlService:
     async def allow(self, **fields: object) -> Response:
         return await self.call("POST", "/allow", fields)
 
-    async def _reload(self) -> int:
+    async def _reload(self) -> ReloadOutcome:
         self.reloads += 1
         await asyncio.sleep(self.reload_takes_s)
         if isinstance(self.reload_outcome, Exception):
             raise self.reload_outcome
-        return self.reload_outcome
+        return ReloadOutcome(self.reload_outcome, 0)
 
     def _audit(self, *events: Event) -> None:
         if self.audit_fault is not None:

@@ -30,6 +30,7 @@ from egress_proxy.proxy.exchange import Exchange, OnEnd
 from egress_proxy.proxy.forward import Claim, Forwarder
 from egress_proxy.proxy.order import ExchangeEnd
 from egress_proxy.proxy.peer import Peer
+from egress_proxy.proxy.rejudge import request_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.upstream_pool import Lane
 from egress_proxy.vault.injection import Rewriter
@@ -38,6 +39,7 @@ from tests.egress_proxy.proxy.brokers import (
     API_HOST,
     DOORS,
     PLAIN_HOST,
+    SECRET,
     Caller,
     broker,
     call,
@@ -615,6 +617,36 @@ def test_the_end_of_the_service_cuts_an_exchange_and_writes_that_down(
     assert stream.await_hangup() is End.RESET
     assert port.log.of(Ended)[-1].cause is EndCause.DRAINED
     assert len(port.log.of(Ended)) == len(port.log.of(Decided)) == 3
+
+
+@by_both_ways
+@pytest.mark.parametrize("gone", ["rule", "denied", "credential", "nothing"])
+def test_a_reload_cuts_the_exchanges_that_are_no_longer_allowed(
+    port: DataPort, provider: Provider, way: str, gone: str
+) -> None:
+    caller = served(port, way)
+    stream = begun(caller, provider)
+
+    def reload() -> int:
+        if gone == "rule":
+            port.setup.routes = []
+        if gone == "denied":
+            port.setup.deny = [PLAIN_HOST]
+        port.parts.in_force.policy = port.setup.policy()
+        text = "another" if gone == "credential" else SECRET
+        port.parts.in_force.credentials = {"provider": credential(text)}
+        return port.intake.end_unwanted(
+            lambda exchange, access, peer: request_is_unwanted(exchange, access, peer, port.parts)
+        )
+
+    port.parts.forwarder._credentials = lambda: port.parts.in_force.credentials
+    assert port.call(reload) == (gone != "nothing")
+    if gone == "nothing":
+        return
+    assert read_until_end(caller.sock) == (b"", End.RESET)
+    assert stream.await_hangup() is End.RESET
+    eventually(lambda: port.log.of(Ended)[-1].cause is EndCause.POLICY_CHANGED)
+    assert len(port.log.of(Ended)) == len([one for one in port.log.of(Decided) if one.reason is None])
 
 
 SANDBOX = Client("sandbox-1")
