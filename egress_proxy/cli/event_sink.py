@@ -41,12 +41,12 @@ class EventSink:
         self.lost = LostLines()
 
     def __call__(self, *events: Event) -> None:
-        if self._log is None:
+        if self._log is None or not events:  # nothing written proves nothing
             self._tell(events)
             return
         try:
             # The file tells of its own gap, where it ends.
-            written = self._log.write(*self._end_of_loss(), *events) if events else True
+            written = self._log.write(*self._end_of_loss(), *events)
         except AuditUnavailable:
             happened = [event for event in events if not _permits(event)]
             self._note_lost(len(happened))

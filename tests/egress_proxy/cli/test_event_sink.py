@@ -44,6 +44,7 @@ def test_lost_lines_are_said_at_once_and_not_for_each_of_them() -> None:
     sink = Sink(FULL, OnError.CONTINUE)
     for _ in range(5):
         sink.tell(ALLOWED)
+        sink.tell()  # no lines: the file has taken nothing
     said = [one.change for one in sink.shown if isinstance(one, ServiceChanged)]
     assert (said, sink.shown[0]) == (["audit_lost"], sink.shown[0])
     assert isinstance(sink.shown[0], ServiceChanged)
