@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from egress_proxy.cli.scopes import check_client
 from egress_proxy.core.access import InjectRoute, Scheme
-from egress_proxy.core.host import NAME_LIMIT, Host, HostError, Name, parse_host
+from egress_proxy.core.host import NAME_LIMIT, Host, HostError, Name, Target, parse_host
 from egress_proxy.core.request import path_has_dot_segments
 from egress_proxy.settings.load import Loaded
 from egress_proxy.settings.origins import Key, SettingsError
@@ -82,18 +82,19 @@ def _flag_rule(loaded: Loaded) -> InjectRule | None:
 
 def inject_routes(loaded: Loaded, clients: Collection[str]) -> tuple[InjectRoute, ...]:
     """Raises SettingsError, also for a rule that another one always gets ahead of."""
-    routes: list[InjectRoute] = []
+    by_name: dict[str, InjectRoute] = {}
+    by_place: dict[tuple[Target, str | None], InjectRoute] = {}
     for rule in inject_rules(loaded):
         route = _route(loaded, rule)
         check_client(loaded, (*(rule.key or ()), "client"), route.client, clients)
-        for earlier in routes:
-            if earlier.name == route.name:
-                raise rule.error(loaded, "name", f"is taken: another rule is called {route.name}")
-            same_place = (earlier.host, earlier.port) == (route.host, route.port)
-            if same_place and earlier.client in (None, route.client):
+        if route.name in by_name:
+            raise rule.error(loaded, "name", f"is taken: another rule is called {route.name}")
+        for client in (None, route.client):
+            earlier = by_place.get((route.named, client))
+            if earlier is not None:
                 raise rule.error(loaded, "host", f"and its port are taken by rule {earlier.name}")
-        routes.append(route)
-    return tuple(routes)
+        by_name[route.name] = by_place[route.named, route.client] = route
+    return tuple(by_name.values())
 
 
 def _route(loaded: Loaded, rule: InjectRule) -> InjectRoute:

@@ -6,6 +6,8 @@ proxy/rejudge.py (what a reload closes).
 
 import asyncio
 import functools
+import gc
+import itertools
 import signal
 import socket
 from collections import Counter
@@ -17,6 +19,7 @@ from egress_proxy.cli.plan import PolicyParts
 from egress_proxy.core.access import Access, Client
 from egress_proxy.core.events import EndCause, Event, Reloaded, ServiceChanged
 from egress_proxy.core.host import Target
+from egress_proxy.core.policy import Policy
 from egress_proxy.core.seams import AuditUnavailable, ReloadOutcome, ReloadRefused
 from egress_proxy.proxy.attachments import Attachments
 from egress_proxy.proxy.connection import Connection
@@ -29,6 +32,7 @@ from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
 from egress_proxy.proxy.rejudge import request_is_unwanted, tunnel_is_unwanted
 from egress_proxy.proxy.stream import SocketStream
+from egress_proxy.proxy.tunnel import TunnelFacts
 from egress_proxy.proxy.upstream_pool import IDLE_S, UpstreamPool
 from egress_proxy.settings.origins import SettingsError
 
@@ -36,6 +40,8 @@ from egress_proxy.settings.origins import SettingsError
 DRAIN_STEP_S = 0.05
 # How long a used-up grant is still listed, so that a person can see where it went.
 USED_UP_SHOWN_S = 60.0
+# Entries that are too many to be looked through for garbage now and then.
+LONG_LIST = 10_000
 
 
 class Newcomers(Protocol):
@@ -94,6 +100,7 @@ class Service:
         self._ended_grants = EndedGrants(parts.audit)
         self._used_up_since: dict[str, float] = {}
         self._stopping = asyncio.Event()
+        self._reloading = asyncio.Lock()
         parts.tunnels.on_sweep = self._sweep
 
     @property
@@ -180,25 +187,36 @@ class Service:
 
         Raises ReloadRefused, and then everything is as before.
         """
+        async with self._reloading:  # one after the other: the last one read is the one in force
+            return await self._reload()
+
+    async def _reload(self) -> ReloadOutcome:
         try:
-            fresh = self._load()
+            fresh = await asyncio.to_thread(_read_beside_the_loop, self._load)
         except SettingsError as error:
             self._record(Reloaded(str(error), 0))
             raise ReloadRefused(str(error)) from None
-        in_force = self.parts.in_force
+        in_force, before = self.parts.in_force, [self.parts.in_force.policy]
         in_force.policy, in_force.clients = fresh.policy, fresh.clients
         in_force.credentials, in_force.own = fresh.credentials, fresh.own
         self.parts.forwarder.forget()
-        closed = self.parts.tunnels.close_where(
-            lambda facts: tunnel_is_unwanted(facts, self.parts), EndCause.POLICY_CHANGED
-        )
         intake = self._intake
         requests = 0 if intake is None else intake.end_unwanted(self._is_unwanted)
+        closed = 0
+        for tunnels in self.parts.tunnels.in_slices():
+            closed += self.parts.tunnels.close_where(
+                self._is_unwanted_tunnel, EndCause.POLICY_CHANGED, tunnels
+            )
+            await asyncio.sleep(0)  # judging thousands takes its time, in which the others have their turn
         is_recorded = self._record(Reloaded("", closed, requests))
+        await asyncio.to_thread(_let_go, before)
         return ReloadOutcome(closed, requests, is_recorded)
 
     def _is_unwanted(self, exchange: Exchange, access: Access, peer: Peer) -> bool:
         return request_is_unwanted(exchange, access, peer, self.parts)
+
+    def _is_unwanted_tunnel(self, facts: TunnelFacts) -> bool:
+        return tunnel_is_unwanted(facts, self.parts)
 
     async def _reload_by_signal(self) -> None:
         """SIGHUP: the log may have been moved away, and the settings may be new."""
@@ -244,3 +262,24 @@ class Service:
         except AuditUnavailable:
             return False
         return True
+
+
+def _read_beside_the_loop(load: Callable[[], PolicyParts]) -> PolicyParts:
+    """In a thread. To look for cycles among a hundred thousand new entries would stop the loop for half a
+    second: there are none, so the collector rests, and leaves them out later if they are many."""
+    gc.disable()
+    try:
+        fresh = load()
+        if sum(1 for _ in itertools.islice(fresh.policy.allow, LONG_LIST)) == LONG_LIST:
+            gc.freeze()
+        return fresh
+    finally:
+        gc.enable()
+
+
+def _let_go(policies: list[Policy]) -> None:
+    """In a thread, a few entries at a time: a hundred thousand at once would hold up the loop as well."""
+    pairs = [pair for policy in policies for index in (policy.allow, policy.deny) for pair in index]
+    policies.clear()
+    while pairs:
+        del pairs[-1000:]

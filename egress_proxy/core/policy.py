@@ -5,7 +5,7 @@ Next: decision.py (the answers), rules.py and grants.py (the lists), access.py (
 """
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from egress_proxy.core.access import Access, Client, Door, InjectRoute, Scheme
@@ -35,14 +35,23 @@ class Policy:
     routes: tuple[InjectRoute, ...] = ()
     on_miss: OnMiss = OnMiss.DENY
     sni: SniPolicy = field(default_factory=SniPolicy)
+    _routes_at: Mapping[Target, tuple[InjectRoute, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_target: dict[Target, list[InjectRoute]] = {}
+        for route in self.routes:
+            by_target.setdefault(route.named, []).append(route)
+        at = {target: tuple(routes) for target, routes in by_target.items()}
+        object.__setattr__(self, "_routes_at", at)
 
     def route_for(self, target: Target, client: Client) -> InjectRoute | None:
         """The inject rule whose plain-HTTP address this is; None when it is no rule's."""
-        return next((route for route in self.routes if route.serves(target, client)), None)
+        routes = self._routes_at.get(target, ())
+        return next((route for route in routes if route.serves(target, client)), None)
 
     def is_route(self, target: Target) -> bool:
         """Whether any client's inject rule names the target: it is never tunnelled then."""
-        return any(target == route.named for route in self.routes)
+        return bool(self._routes_at) and target in self._routes_at
 
 
 def rule_index(rules: Collection[Rule]) -> RuleIndex[str]:

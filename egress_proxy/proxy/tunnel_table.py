@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,8 @@ SWEEP_S = 1.0
 # A tunnel that moved nothing for so long is idle when the service stops, and need not be waited for.
 QUIET_S = 0.25
 HTTPS_PORT = 443
+# Judged again in one go after a reload: some milliseconds.
+SLICE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,21 @@ class TunnelTable:
                 tunnel.end(cause)
         return resting
 
-    def close_where(self, unwanted: Callable[[TunnelFacts], bool], cause: EndCause) -> int:
-        """End the tunnels whose facts say so; how many there were."""
-        chosen = [tunnel for tunnel in self._open if unwanted(tunnel.facts)]
+    def in_slices(self) -> Iterator[list[Tunnel]]:
+        """All that are open now, a few at a time."""
+        tunnels = list(self._open)
+        for begin in range(0, len(tunnels), SLICE):
+            yield tunnels[begin : begin + SLICE]
+
+    def close_where(
+        self,
+        unwanted: Callable[[TunnelFacts], bool],
+        cause: EndCause,
+        among: Collection[Tunnel] | None = None,
+    ) -> int:
+        """End the tunnels whose facts say so; how many there were. ``among``: all that are open, or these."""
+        tunnels = self._open if among is None else among
+        chosen = [tunnel for tunnel in tunnels if not tunnel.is_over and unwanted(tunnel.facts)]
         for tunnel in chosen:
             tunnel.end(cause)
         return len(chosen)
