@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from egress_proxy import __version__
 from egress_proxy.cli.arguments import PARSERS, SUMMARIES, TAKES_COMMAND
+from egress_proxy.cli.beginning import heed_interrupts, open_what_is_closed
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.flag_parser import split_command
 from egress_proxy.cli.hardening import (
@@ -176,6 +177,8 @@ def _end_well(verb: Callable[[], int]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a letter is no reason to fail
     try:
+        open_what_is_closed()
+        heed_interrupts()
         code = _outcome(verb)
         if sys.stdout is not None:
             sys.stdout.flush()
