@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from egress_proxy.core.sni_policy import Hello, OtherFlight
 
-# A post-quantum hello has 2 KiB, an absurd one 20; TLS allows 2^24, which nobody may make us hold.
-HELLO_LIMIT_BYTES = 65_536
+# A post-quantum hello has 2 KiB, an absurd one 20; TLS allows 2^24, which nobody may make us hold:
+# half a hello costs a tunnel what has come of it, and no more than this.
+HELLO_LIMIT_BYTES = 24_576
 # Record types of TLS (RFC 8446 5.1). Servers skip an alert in front of a hello, and some take any version in
 # a record's header: whatever begins as TLS is a hello that we can read, or is refused.
 _TLS_RECORDS = range(0x14, 0x19)
@@ -40,12 +41,10 @@ _TAKER: list[_NameTaker] = []  # made on the first hello: a service without TLS 
 class FirstFlight:
     """Collects the first client bytes of one tunnel until it is known what they are."""
 
-    __slots__ = ("_incoming", "_tls", "held")
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self.held = bytearray()
-        self._incoming: ssl.MemoryBIO | None = None
-        self._tls: ssl.SSLObject | None = None
+        self.held = b""
 
     def feed(self, data: bytes) -> Hello | OtherFlight | None:
         """What the flight is; None while more bytes are needed. ``held`` has all bytes so far."""
@@ -56,26 +55,26 @@ class FirstFlight:
             return OtherFlight.NOT_TLS
         if self.held[0] != _HANDSHAKE:
             return OtherFlight.UNREADABLE
-        flight = self._handshake(data)
+        flight = _handshake(self.held)
         # A whole hello is one, however much came behind it: data that does not wait for an answer (0-RTT).
         is_too_long = flight is None and len(self.held) > HELLO_LIMIT_BYTES
         return OtherFlight.UNREADABLE if is_too_long else flight
 
-    def _handshake(self, data: bytes) -> Hello | OtherFlight | None:
-        taker = _taker()
-        if self._tls is None or self._incoming is None:
-            self._incoming = ssl.MemoryBIO()
-            self._tls = taker.context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
-        self._incoming.write(data)
-        taker.seen.clear()
-        try:
-            with _without_traceback():
-                self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return None
-        except ssl.SSLError:
-            pass
-        return Hello(taker.seen[0]) if taker.seen else OtherFlight.UNREADABLE
+
+def _handshake(held: bytes) -> Hello | OtherFlight | None:
+    """Read it from its beginning each time: OpenSSL's own state of half a hello is three times as large."""
+    taker = _taker()
+    incoming = ssl.MemoryBIO()
+    incoming.write(held)
+    taker.seen.clear()
+    try:
+        with _without_traceback():
+            taker.context.wrap_bio(incoming, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        return None
+    except ssl.SSLError:
+        pass
+    return Hello(taker.seen[0]) if taker.seen else OtherFlight.UNREADABLE
 
 
 @contextlib.contextmanager

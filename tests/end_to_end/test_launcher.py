@@ -143,9 +143,16 @@ def test_without_the_product_it_says_where_to_install_it(tmp_path: Path) -> None
 
 def test_both_are_the_same_but_for_what_they_call() -> None:
     one, other = ((REPOSITORY / "bin" / name).read_text() for name in SCRIPTS)
-    assert other == one.replace("main import main\n", "main import main_drop_in\n").replace(
-        "sys.exit(main())", "sys.exit(main_drop_in())"
-    ).replace("`egress-proxy VERB ...`", "`steerable-egress-proxy ...`")
+    for of_one, of_other in (
+        ("main import main\n", "main import main_drop_in\n"),
+        ("sys.exit(main())", "sys.exit(main_drop_in())"),
+        ("`egress-proxy VERB ...`", "`steerable-egress-proxy ...`"),
+        ("[ \"${1-}\" != serve ] || trap '' HUP", "trap '' HUP"),  # the other one has no verb but this
+        ('is_service=sys.argv[1:2] == ["serve"]', "is_service=True"),
+    ):
+        assert one.count(of_one) == 1
+        one = one.replace(of_one, of_other)
+    assert other == one
 
 
 def test_they_are_what_is_installed() -> None:

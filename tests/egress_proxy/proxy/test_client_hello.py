@@ -4,6 +4,7 @@ Hellos are OpenSSL's own (hellos.py); a real client through the product is in th
 See egress_proxy/proxy/client_hello.py.
 """
 
+import os
 import ssl
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from egress_proxy.core.sni_policy import Hello, OtherFlight
 from egress_proxy.proxy.client_hello import HELLO_LIMIT_BYTES, FirstFlight
 from tests.egress_proxy.proxy.hellos import NAME, hello, in_two_records, long_hello, renamed
+from tests.support.proc_figures import rss_bytes
 
 ROOT = Path(__file__).resolve().parents[3]
 PLAIN = hello()
@@ -170,6 +172,19 @@ def test_a_hello_that_never_ends_is_given_up_and_not_held() -> None:
             break
     assert outcome is OtherFlight.UNREADABLE
     assert HELLO_LIMIT_BYTES < len(flight.held) <= HELLO_LIMIT_BYTES + 4096 + 5
+
+
+def test_half_a_hello_costs_what_has_come_of_it_and_little_more() -> None:
+    """60,000 bytes of one cost 222 KiB, and 4,096 tunnels a gigabyte."""
+    message = b"\x01" + (23_000).to_bytes(3, "big") + bytes(20_000)
+    record = b"\x16\x03\x01" + (16_000).to_bytes(2, "big")
+    part = record + message[:16_000] + b"\x16\x03\x01" + (4_100).to_bytes(2, "big") + message[16_000:]
+    before = rss_bytes(os.getpid())
+    flights = [FirstFlight() for _ in range(400)]
+    for flight in flights:
+        for begin in range(0, len(part), 1000):
+            assert flight.feed(part[begin : begin + 1000]) is None
+    assert (rss_bytes(os.getpid()) - before) / len(flights) < 32_768
 
 
 @pytest.mark.parametrize("name", [b"ok\0example", b"ok.exampl\0", b"\0" * 10])

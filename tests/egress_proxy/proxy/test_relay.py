@@ -21,6 +21,7 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.core.events import EndCause
 from egress_proxy.core.host import parse_authority
 from egress_proxy.core.sni_policy import FlightVerdict, Hello, OtherFlight
+from egress_proxy.proxy import client_hello
 from egress_proxy.proxy import relay as relay_module
 from egress_proxy.proxy.pipes import Pipe, PipePool
 from egress_proxy.proxy.relay import BULK_BYTES, TURN_BYTES, Flow, FlowRefused, PeerReset, Wants
@@ -515,7 +516,8 @@ def test_a_client_that_ends_without_a_word_needs_no_judgement() -> None:
         assert judge.asked == []
 
 
-def test_a_hello_that_is_as_long_as_bulk_is_held_and_never_spliced() -> None:
+def test_a_hello_that_is_as_long_as_bulk_is_held_and_never_spliced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_hello, "HELLO_LIMIT_BYTES", 4 * BULK_BYTES)
     judge = Judge(MISMATCH)
     with two_pairs() as (client, upstream), contextlib.closing(CountingPool()) as pool:
         flow = Flow(client.ours, upstream.ours, pipes=pool)
