@@ -20,16 +20,16 @@ class Silence(enum.Enum):
 
 async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) -> bytes | Deny | Silence:
     """One head with its empty line; what came behind it is given back to the stream. Raises StreamReset."""
-    held = bytearray()
+    held = b""  # exactly what has come: a buffer that grows ahead, or a second reference, would double it
     time = asyncio.get_running_loop().time
     due_at = time() + timeout_s
     try:
         while data := await stream.receive(max(0.0, due_at - time())):
-            held += data
+            held, data = held + data, b""
             end = held.find(HEAD_END) + len(HEAD_END)
             if len(HEAD_END) <= end <= limit_bytes:
-                stream.unread(bytes(held[end:]))
-                return bytes(held[:end])
+                stream.unread(held[end:])
+                return held[:end]
             refusal = _refusal(held, limit_bytes)
             if refusal is not None:
                 return refusal
@@ -38,9 +38,9 @@ async def read_head(stream: SocketStream, limit_bytes: int, timeout_s: float) ->
     return _cut_short() if held else Silence.CLOSED
 
 
-def _refusal(held: bytearray, limit_bytes: int) -> Deny | Silence | None:
+def _refusal(held: bytes, limit_bytes: int) -> Deny | Silence | None:
     """Why there is no point in waiting for more; None while there is."""
-    match judge_opening(bytes(held)):
+    match judge_opening(held):
         case Opening.BINARY:
             return Silence.BINARY
         case Opening.TEXT:

@@ -653,7 +653,7 @@ def test_so_many_tunnels_are_opened_as_there_is_room_for_however_many_come_at_on
     for sock in socks:
         sock.sendall(connect_request(echo.address))
     assert sorted(read_head(sock).status for sock in socks) == [200] * 3 + [503] * 37
-    assert port.table.count().open == 3
+    assert port.call(lambda: port.table.count().open) == 3
 
 
 def test_a_client_that_resets_during_the_dial_costs_no_use_and_leaves_nothing(

@@ -858,13 +858,14 @@ def test_an_upstream_that_does_not_take_a_body_in_is_a_504(provider: Provider) -
     gate.set()
 
 
-def test_a_client_that_stops_within_its_body_is_given_up_after_the_idle_time(provider: Provider) -> None:
-    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=0.4)) as port:
+def test_a_client_that_stops_within_its_body_is_given_up_and_told_so(provider: Provider) -> None:
+    with broker(provider, forwarding=ForwardLimits(first_byte_s=60, idle_s=60, body_s=0.4)) as port:
         caller = call(port, "absolute")
         caller.send("POST", headers=[("Content-Length", "10")])
         caller.sock.sendall(b"12345")
-        assert read_until_end(caller.sock) == (b"", End.RESET)
-        assert ended(port).cause is EndCause.CLIENT_RESET
+        answer, end = read_until_end(caller.sock)
+        assert (answer[:13], end) == (b"HTTP/1.1 408 ", End.EOF)
+        assert ended(port).reason is Reason.HEAD_TIMEOUT
         provider.wait_for_closed()
 
 

@@ -5,8 +5,10 @@ See egress_proxy/proxy/head_reader.py.
 """
 
 import asyncio
+import contextlib
 import socket
 import time
+import tracemalloc
 
 import pytest
 
@@ -14,6 +16,7 @@ from egress_proxy.core.decision import Deny, Reason
 from egress_proxy.proxy.head_reader import Silence, read_head
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from tests.egress_proxy.proxy.hellos import hello
+from tests.egress_proxy.proxy.socket_pairs import unread_bytes
 from tests.egress_proxy.proxy.stream_ends import connected
 from tests.support.byte_stream import close_with_reset
 from tests.support.deadline import DEFAULT_S
@@ -256,3 +259,30 @@ async def test_a_reset_is_a_reset() -> None:
         close_with_reset(theirs)
         with pytest.raises(StreamReset):
             await read(ours)
+
+
+# What half a head costs.
+
+
+async def test_half_a_head_is_held_once_and_no_larger_than_it_is() -> None:
+    """15 KiB of one cost 32: a buffer that had grown ahead, and the last piece beside it."""
+    half = head_of(15_000)[:-2]
+    with contextlib.ExitStack() as stack:
+        pairs = [stack.enter_context(connected()) for _ in range(40)]
+        readers = [asyncio.get_running_loop().create_task(read(ours)) for ours, _ in pairs]
+        await asyncio.sleep(0)
+        tracemalloc.start()
+        try:
+            for _, theirs in pairs:
+                theirs.sendall(half)
+            async with asyncio.timeout(DEFAULT_S):
+                while any(unread_bytes(ours.sock) for ours, _ in pairs):
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0.01)  # the last of them has its turn
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+    assert held / len(pairs) < len(half) + 4096
