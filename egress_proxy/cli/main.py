@@ -25,7 +25,7 @@ from egress_proxy.cli.hardening import (
     raise_descriptor_limit,
     wipe_environment,
 )
-from egress_proxy.cli.module_search import warn_of_shadows, warn_of_writable_folder
+from egress_proxy.cli.module_search import warn_of_shadows
 from egress_proxy.cli.output import say
 from egress_proxy.settings.origins import SettingsError
 
@@ -96,8 +96,7 @@ def _run(verb: str, program: str, words: list[str], *, bare_module: bool = False
     flags, command = split_command(words) if verb in TAKES_COMMAND else (words, [])
     arguments = PARSERS[verb](program).parse(flags)
     arguments.command = command
-    if bare_module and verb == "run":
-        warn_of_writable_folder((*arguments.rw, *arguments.dangerously_rw), "egress_proxy")
+    arguments.bare_module = "egress_proxy" if bare_module else None
     return _action(verb)(arguments)
 
 

@@ -37,6 +37,7 @@ from egress_proxy.cli.sandbox_policy import (
     may_be_root,
     roots_of,
     shown_of,
+    tell_of_roots,
     working_folder,
 )
 from egress_proxy.core.policy import OnMiss
@@ -123,8 +124,6 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
     if not any(flags.get(name) for name in ("allow", "allow_private", "allow_shared")):
         flags["allow_none"] = True  # as the default is: nothing is reached that is not listed
     planned = plan_service(replace(command, flags=flags), environ, wipe_environment)
-    for warning in planned.warnings:
-        say(f"warning: {warning}")
     # A path that a settings file names is the service's: it may be running, and so may another `run`. A port
     # on the host's loopback would be open to every user of the machine, with the credentials of the rules.
     plan = replace(planned.plan, control=None, bind=None, unix_path=None)
@@ -142,6 +141,9 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
         kept=tuple(kept_in_run(plan.parts.own, arguments.config, environ, plan.audit, plan.record_path)),
         interactive=os.isatty(STDIN),
     )
+    for warning in planned.warnings:
+        say(f"warning: {warning}")
+    tell_of_roots((*arguments.rw, *arguments.dangerously_rw), arguments.bare_module)
     return _Order(
         tuple(arguments.command),
         spec,

@@ -6,9 +6,10 @@ Next: sandbox_verb.py and run.py (use it), sandbox/spec.py (the result).
 import argparse
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
+from egress_proxy.cli.module_search import warn_of_writable_folder
 from egress_proxy.cli.output import say
 from egress_proxy.cli.sandbox_arguments import EVERYTHING
 from egress_proxy.core.attach_place import default_path
@@ -86,12 +87,20 @@ def roots_of(
     """Both kinds of roots, in one list. Raises VerbFailed, which names the root; ``lifted_by``: the flag for
     the second kind, as the verb spells it."""
     try:
-        for path in (*usual, *forced):
-            if next(links_to(os.path.abspath(path)), None) is not None and os.path.isdir(path):
-                say(f"writable root {path} is {os.path.realpath(path)}")
         return outermost((*_usual_roots(usual, environ), *canonical_roots(forced, forced=True)))
     except RootRefused as error:
         raise VerbFailed(ExitCode.USAGE, str(error).replace(LIFTED_BY, lifted_by)) from None
+
+
+def tell_of_roots(paths: Iterable[str], bare_module: str | None) -> None:
+    """Once all was judged: before an error there is no other line. ``bare_module``: we were started as
+    `python -m` this, without -P or -I."""
+    named = tuple(paths)
+    for path in named:
+        if next(links_to(os.path.abspath(path)), None) is not None:
+            say(f"writable root {path} is {os.path.realpath(path)}")
+    if bare_module:
+        warn_of_writable_folder(named, bare_module)
 
 
 def may_be_root(folder: str, environ: Mapping[str, str]) -> bool:

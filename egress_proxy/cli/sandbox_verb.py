@@ -11,10 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from egress_proxy.cli.exit_codes import ExitCode, VerbFailed
 from egress_proxy.cli.flag_parser import FlagParser, split_command
-from egress_proxy.cli.module_search import warn_of_writable_folder
 from egress_proxy.cli.output import say
 from egress_proxy.cli.sandbox_arguments import EVERYTHING, describe_parser, linux_wrap_parser, profile_parser
-from egress_proxy.cli.sandbox_policy import home_of, masked_line, roots_of, spec_of, working_folder
+from egress_proxy.cli.sandbox_policy import (
+    home_of,
+    masked_line,
+    roots_of,
+    spec_of,
+    tell_of_roots,
+    working_folder,
+)
 from egress_proxy.sandbox.choose import Chosen, choose
 from egress_proxy.sandbox.confinement import portable_argv
 from egress_proxy.sandbox.environment import named_variables
@@ -60,9 +66,7 @@ def sandbox(
         raise VerbFailed(ExitCode.USAGE, f"{name} takes no command; see {program} {name} --help")
     arguments.command = command
     code = action(arguments, environ)
-    if bare_module:
-        roots = (*arguments.writable_root, *arguments.dangerously_writable_root)
-        warn_of_writable_folder(roots, bare_module)
+    tell_of_roots((*arguments.writable_root, *arguments.dangerously_writable_root), bare_module)
     return code
 
 

@@ -18,7 +18,7 @@ _CONFIG_HELP = (
 # What is no setting: it says where those are, what to print, or how `run` confines.
 _OTHERS = frozenset({
     "config", "quiet", "verbose", "json", "host", "as_client", "action", "secrets",
-    "command", "rw", "ro", "dangerously_rw", "mask", "no_mask", "backend", "ask", "env",
+    "command", "bare_module", "rw", "ro", "dangerously_rw", "mask", "no_mask", "backend", "ask", "env",
 })  # fmt: skip
 
 

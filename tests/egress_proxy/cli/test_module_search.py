@@ -58,3 +58,17 @@ def test_run_warns_of_a_root_that_is_searched(tmp_path: Path) -> None:
         (tmp_path / "here" / "below").mkdir(parents=True, exist_ok=True)
         ended = run("run", "--rw", root, "--", "true", entry=MODULE, cwd=tmp_path / "here")
         assert ("that is writable in the sandbox" in ended.err) is is_warned, root
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--rw", "/"), ("--rw", ".", "--env", "1=2"), ("--rw", ".", "--ro", "/nowhere")]
+)
+def test_before_an_error_there_is_no_other_line(tmp_path: Path, wrong: tuple[str, ...]) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    ended = run(
+        "run", "--rw", str(tmp_path / "link"), *wrong, "--", "true", entry=MODULE, cwd=tmp_path / "here"
+    )
+    assert ended.code == 2
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1

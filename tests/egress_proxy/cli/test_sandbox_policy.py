@@ -18,6 +18,7 @@ from egress_proxy.cli.sandbox_policy import (
     may_be_root,
     roots_of,
     spec_of,
+    tell_of_roots,
     working_folder,
 )
 from egress_proxy.core.attach import OwnFiles, Welcome, encode_answer
@@ -150,7 +151,7 @@ def test_a_proxy_that_knows_the_question_names_its_own_files(tmp_path: Path) -> 
 def test_a_root_that_a_link_leads_to_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    spec("--writable-root", f"{tmp_path}/link")
+    tell_of_roots([f"{tmp_path}/link"], None)
     assert capsys.readouterr().err == f"writable root {tmp_path}/link is {tmp_path}/real\n"
 
 
