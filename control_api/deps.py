@@ -24,7 +24,8 @@ class Phase(enum.StrEnum):
 class ServiceStatus:
     """What GET /status tells of the rest of the service. ``started_at``: seconds since the epoch, UTC.
 
-    ``lost_lines``: of the audit log, since ``lost_since``; ``is_losing``: the last one, too.
+    ``lost_lines``: of the audit log, since ``lost_since``. ``is_counting``: refusals come so fast
+    that they are counted instead of written one by one.
     """
 
     version: str
@@ -37,7 +38,7 @@ class ServiceStatus:
     inject_rules: int
     lost_lines: int = 0
     lost_since: float | None = None
-    is_losing: bool = False
+    is_counting: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,3 +62,4 @@ class ControlDeps:
     client_ids: Callable[[], Collection[str]]
     denial_of: Callable[[Rule], str | None]
     status: Callable[[], ServiceStatus]
+    health: Callable[[], str]

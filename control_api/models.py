@@ -113,10 +113,12 @@ class RuleCounts(_Answer):
 
 
 class AuditView(_Answer):
-    """Lines that the audit log lacks; ``lost_since``: of the first, in seconds since the epoch."""
+    """Lines that the audit log lacks; ``lost_since``: of the first, in seconds since the epoch.
+    ``counting_refusals``: they come so fast that they are counted instead of written one by one."""
 
     lost_lines: int
     lost_since: float | None
+    counting_refusals: bool
 
 
 class StatusView(_Answer):

@@ -106,7 +106,7 @@ class Routes:
 
     async def _healthz(self, request: web.BaseRequest, part: str) -> Outcome:
         # Still alive, and still 200: what reads the status code must not restart it for a full disk.
-        return answer(HealthView(status="audit-failing" if self._deps.status().is_losing else "ok"))
+        return answer(HealthView(status=self._deps.health()))
 
     async def _allow(self, request: web.BaseRequest, part: str) -> Outcome:
         body = await read_body(request)
@@ -207,7 +207,11 @@ class Routes:
             rules=RuleCounts(allow=status.allow_rules, deny=status.deny_rules, inject=status.inject_rules),
             tunnels=TunnelView(open=tunnels.open, limit=tunnels.limit),
             grants=len(self._live()),
-            audit=AuditView(lost_lines=status.lost_lines, lost_since=status.lost_since),
+            audit=AuditView(
+                lost_lines=status.lost_lines,
+                lost_since=status.lost_since,
+                counting_refusals=status.is_counting,
+            ),
         )
         return answer(view)
 

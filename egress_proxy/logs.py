@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from egress_proxy.core.event_record import record_of
 from egress_proxy.core.events import (
     ControlRefused,
     EndCause,
@@ -31,7 +32,6 @@ from egress_proxy.core.events import (
     Noticed,
     Reloaded,
     ServiceChanged,
-    record_of,
 )
 from egress_proxy.core.seams import Now
 from egress_proxy.core.timestamp import timestamp

@@ -119,14 +119,16 @@ async def compose(plan: ServicePlan, stack: AsyncExitStack, make_asker: MakeAske
         asker=None if make_asker is None else make_asker(grants, judge),
         sandboxes=ledgers,
     )
-    service = Service(parts, pool, plan.reload, reopen, plan.limits.drain_timeout_s, make_arrivals)
+    service = Service(
+        parts, pool, plan.reload, reopen, plan.limits.drain_timeout_s, make_arrivals, audit.finish
+    )
     attach = plan.attach.path if plan.attach and doors.attach else None
     return Composed(service, doors, attach, warnings, audit)
 
 
 def _open_audit(
     plan: ServicePlan, ledgers: SandboxLedgers, stack: AsyncExitStack
-) -> tuple[EventSink, Service.Reopen]:
+) -> tuple[EventSink, Service.Callback]:
     """The one sink that every part writes to, and what opens its file anew."""
     show = decision_log(plan.verbosity, sys.stderr, time.time, color=plan.color)
     if plan.audit is None:

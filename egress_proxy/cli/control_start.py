@@ -11,6 +11,7 @@ from control_api.deps import ControlDeps, Phase, ServiceStatus
 from control_api.server import ControlServer
 from egress_proxy import __version__
 from egress_proxy.cli.composition import Composed, StartFailed, words_of
+from egress_proxy.cli.event_sink import EventSink
 from egress_proxy.cli.plan import ControlPlan
 from egress_proxy.core.host import Target
 from egress_proxy.core.policy import denial_of
@@ -33,6 +34,7 @@ async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitS
         own_listeners=lambda: own,
         client_ids=lambda: (*parts.in_force.clients.own, *parts.sandboxes.living),
         denial_of=lambda rule: denial_of(rule, parts.in_force.policy.deny),
+        health=lambda: _health(composed.sink),
         status=lambda: _status(composed, started_at, tuple(listeners)),
     )
     server = ControlServer(deps)
@@ -44,6 +46,13 @@ async def start_control(plan: ControlPlan, composed: Composed, stack: AsyncExitS
     listeners.append(Target(ip_address("127.0.0.1"), port))
     own[listeners[-1]] += 1
     return port
+
+
+def _health(sink: EventSink) -> str:
+    """For whoever has no token: whether it serves as it should, and the one word for what is wrong."""
+    if sink.lost.is_losing:
+        return "audit-failing"
+    return "refusal-flood" if sink.is_counting else "ok"
 
 
 def _status(composed: Composed, started_at: float, listeners: tuple[Target, ...]) -> ServiceStatus:
@@ -60,5 +69,5 @@ def _status(composed: Composed, started_at: float, listeners: tuple[Target, ...]
         inject_rules=len(policy.routes),
         lost_lines=lost.count,
         lost_since=lost.since,
-        is_losing=lost.is_losing,
+        is_counting=composed.sink.is_counting,
     )

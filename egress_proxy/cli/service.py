@@ -77,21 +77,23 @@ class Doors:
 class Service:
     """`run` returns when it was told to `stop` and everything has ended."""
 
-    Reopen: TypeAlias = Callable[[], None]
+    Callback: TypeAlias = Callable[[], None]
 
     def __init__(
         self,
         parts: Parts,
         pool: UpstreamPool,
         load: Callable[[], PolicyParts],
-        reopen_audit: Reopen,
+        reopen_audit: Callback,
         drain_s: float,
         make_arrivals: MakeArrivals,
+        finish_audit: Callback = lambda: None,
     ) -> None:
         self.parts = parts
         self._pool = pool
         self._load = load
         self._reopen_audit = reopen_audit
+        self._finish_audit = finish_audit
         self._drain_s = drain_s
         self._make_arrivals = make_arrivals
         self._arrivals: Newcomers | None = None
@@ -122,6 +124,7 @@ class Service:
             announce()
             await self._stopping.wait()
             await self._end(intake)
+        self._finish_audit()
         self._record(ServiceChanged("stopped", ""))
 
     def stop(self) -> None:

@@ -1,16 +1,14 @@
 """What is recorded. By type nothing here can hold a secret: no headers, no bodies, no query strings.
 
-Events carry no time; whoever writes them down adds it. Next: proxy/audit.py (the log), seams.py (AuditSink).
+Events carry no time; whoever writes them down adds it. Next: event_record.py (their fields), proxy/audit.py.
 """
 
 import enum
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from egress_proxy.core.access import Client, Door
 from egress_proxy.core.decision import Reason
 from egress_proxy.core.host import Target
-
-Field = str | int | float | None
 
 
 class EndCause(enum.StrEnum):
@@ -52,6 +50,18 @@ class Decided:
     @property
     def verdict(self) -> str:
         return "allow" if self.reason is None else "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Refusals that came too fast for a line each: ``times`` of them since the last such line. Without a
+    reason they were of several kinds."""
+
+    client: Client
+    peer: str
+    target: Target | None
+    reason: Reason | None
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,7 @@ class ServiceChanged:
 
 Event = (
     Decided
+    | Repeated
     | Ended
     | Noticed
     | Granted
@@ -160,40 +171,3 @@ Event = (
     | Faulted
     | ServiceChanged
 )
-
-_KINDS: dict[type[Event], str] = {
-    Decided: "decision",
-    Ended: "end",
-    Noticed: "notice",
-    Granted: "grant",
-    GrantEnded: "grant_end",
-    Reloaded: "reload",
-    ControlRefused: "control_refused",
-    SandboxChanged: "sandbox",
-    Faulted: "fault",
-    ServiceChanged: "service",
-}
-_NAMES = {kind: tuple(part.name for part in fields(kind)) for kind in _KINDS}
-
-
-def kind_of(event: Event) -> str:
-    """The event's kind as the log names it."""
-    return _KINDS[type(event)]
-
-
-def record_of(event: Event) -> dict[str, Field]:
-    """The event as flat fields of fixed names, ``kind`` first."""
-    kind = type(event)
-    record: dict[str, Field] = {"kind": _KINDS[kind]}
-    if isinstance(event, Decided):
-        record["verdict"] = event.verdict
-    for name in _NAMES[kind]:
-        value = getattr(event, name)
-        match value:
-            case Client():
-                record["client"], record["label"] = value.id, value.label
-            case Target() | enum.StrEnum():
-                record[name] = str(value)
-            case _:
-                record[name] = value
-    return record

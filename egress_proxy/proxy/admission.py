@@ -3,9 +3,11 @@
 Nothing is decided here: core is asked. Next: core/policy.py, intake.py (text to Target), rejudge.py.
 """
 
+import contextlib
+
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Deny, Reason
-from egress_proxy.core.events import Decided
+from egress_proxy.core.events import Decided, EndCause, Ended
 from egress_proxy.core.reply import refusal_status
 from egress_proxy.core.request import RequestHead
 from egress_proxy.core.seams import AuditUnavailable
@@ -77,6 +79,17 @@ def record_allowed(
     except AuditUnavailable:
         return Deny(Reason.AUDIT_UNAVAILABLE, access.target)
     return None
+
+
+def record_unopened(
+    request_id: str, access: Access, cause: EndCause, parts: Parts, lasted_s: float = 0.0
+) -> None:
+    """The end of what was allowed and recorded, and carried nothing: its client left before its 200, or the
+    CONNECT only opened the way to an inject rule, whose requests have lines of their own."""
+    with contextlib.suppress(AuditUnavailable):
+        parts.audit(
+            Ended(request_id, access.client, access.target, access.door, cause, 0, 0, round(lasted_s, 3))
+        )
 
 
 def refused_event(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.address import Address, address_text
 from egress_proxy.core.decision import Allow, Deny, Reason
+from egress_proxy.core.events import EndCause
 from egress_proxy.core.grants import Grants
 from egress_proxy.core.policy import Policy, decide
 from egress_proxy.core.reply import ESTABLISHED
@@ -22,6 +23,7 @@ from egress_proxy.proxy.admission import (
     allowed_event,
     connect_access,
     give_room_back,
+    record_unopened,
     take_room,
 )
 from egress_proxy.proxy.arrival import Arrival, Dial, FallBack, RefuseDial
@@ -237,13 +239,13 @@ class Arrivals:
             sent = arrival.sock.send(ESTABLISHED)
         except OSError:
             sent = 0
+        self._parts.tunnels.places.leave(dial.access.client)  # a tunnel has one of its own
         if sent != len(ESTABLISHED):  # gone; a client that took nothing else in has room for 40 bytes
             self._readiness.unwatch(arrival.sock.fileno())
-            give_room_back(dial.access, dial.allow, self._parts)
             self._drop_upstream(arrival)
             arrival.sock.close()
+            record_unopened(dial.request_id, dial.access, EndCause.CLIENT_RESET, self._parts)
             return
-        self._parts.tunnels.places.leave(dial.access.client)  # the tunnel has one of its own
         self._parts.tunnels.open(
             dial.facts(self._loop.time()),
             arrival.sock,

@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from egress_proxy.core.access import Client
-from egress_proxy.core.events import Decided, Event, kind_of
+from egress_proxy.core.event_record import kind_of
+from egress_proxy.core.events import Decided, Event
 from egress_proxy.core.host import Target
 
 

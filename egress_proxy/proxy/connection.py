@@ -20,15 +20,16 @@ from egress_proxy.core.seams import AuditUnavailable
 from egress_proxy.proxy.admission import (
     connect_access,
     record_allowed,
+    record_unopened,
     refused_event,
-    take_room,
 )
 from egress_proxy.proxy.closing import close_politely
 from egress_proxy.proxy.exchange import Exchange
 from egress_proxy.proxy.forward import ClientAfter, Forwarded
-from egress_proxy.proxy.head_reader import Silence, read_head
+from egress_proxy.proxy.head_reader import Silence, read_head, with_target
 from egress_proxy.proxy.injected import Admitted, Inside, Refused, admit, record_end
-from egress_proxy.proxy.intake import is_probe
+from egress_proxy.proxy.intake import is_probe, named_target
+from egress_proxy.proxy.opening import Dialled, dial
 from egress_proxy.proxy.order import ExchangeEnd, Order
 from egress_proxy.proxy.parts import Parts
 from egress_proxy.proxy.peer import Peer
@@ -80,7 +81,7 @@ class Connection:
 
     def give_up(self) -> None:
         """It was ended before its task had taken a step."""
-        self.stream.close()
+        self.end()
         if self.unended is not None:
             self._record_end(Forwarded(ClientAfter.GONE, self.ended_by or EndCause.FAULT))
 
@@ -99,8 +100,16 @@ class Connection:
         finally:
             self.is_busy = False
             if after is After.CLOSED:
-                self.stream.close()
+                self.end()
         return after
+
+    def end(self) -> None:
+        """Close it. The CONNECT to an inject rule's host, if it came by one, ends with it."""
+        self.stream.close()
+        if self.inside is not None:
+            inside, self.inside = self.inside, None
+            lasted_s, cause = self._loop.time() - inside.since_s, self.ended_by or EndCause.DONE
+            record_unopened(inside.request_id, inside.access, cause, self._parts, lasted_s)
 
     async def _serve(self) -> After:
         limits = self._parts.limits
@@ -120,7 +129,7 @@ class Connection:
         try:
             return await self._answer(parse_head(raw))
         except RequestError as error:
-            return await self._refuse(Deny(Reason.MALFORMED, detail=str(error)), None)
+            return await self._refuse(with_target(Deny(Reason.MALFORMED, detail=str(error)), raw), None)
 
     async def _answer(self, head: RequestHead) -> After:
         if self._is_draining():
@@ -155,48 +164,35 @@ class Connection:
         failed = record_allowed(self.request_id, self.peer, access, allow, None, self._parts)
         if failed is not None:
             return await self._refuse(failed, head, access)
+        self.inside = Inside(self.request_id, access, self._loop.time())
         await self._say(ESTABLISHED)
-        self.inside = Inside(access.target, access.client)
         return After.KEPT
 
     async def _open_tunnel(self, head: RequestHead, access: Access, allow: Allow) -> After:
-        refusal, is_open = take_room(access, allow, self._parts), False
-        if refusal is not None:
-            return await self._refuse(refusal, head, access)
+        dialled = await dial(self.request_id, self.peer, access, allow, self._parts)
+        if isinstance(dialled, Deny):
+            return await self._refuse(dialled, head, access)
+        cause: EndCause | None = EndCause.CLIENT_RESET
         try:
-            refusal = await self._dial_and_hand_over(access, allow)
-            is_open = refusal is None
+            await self._say(ESTABLISHED)
+            # The client may have been slow to take in the 200, and it is void by now.
+            void = no_longer_allowed(access, dialled.allow, self._parts)
+            cause = None if void is None else EndCause.POLICY_CHANGED
         finally:
             self._parts.tunnels.places.leave(access.client)  # an open tunnel has one of its own
-            if not is_open and allow.grant_id is not None:
-                self._parts.grants.give_back_use(allow.grant_id)
-        return After.HANDED_OVER if refusal is None else await self._refuse(refusal, head, access)
+            if cause is not None:
+                dialled.upstream.close()
+                record_unopened(self.request_id, access, self.ended_by or cause, self._parts)
+        return After.CLOSED if cause is not None else self._hand_over(access, dialled)
 
-    async def _dial_and_hand_over(self, access: Access, allow: Allow) -> Deny | None:
-        """None once the tunnel is open; until then no 200 was sent."""
-        connected = await self._parts.outbound.connect(allow)
-        if isinstance(connected, Deny):
-            return connected
-        upstream, address, allow = connected
-        try:
-            refusal = no_longer_allowed(access, allow, self._parts) or record_allowed(
-                self.request_id, self.peer, access, allow, str(address), self._parts
-            )
-            if refusal is None:
-                await self._say(ESTABLISHED)
-                if no_longer_allowed(access, allow, self._parts) is not None:
-                    raise StreamReset  # the client was slow to take in the 200, and it is void by now
-        except BaseException:
-            upstream.close()
-            raise
-        if refusal is not None:
-            upstream.close()
-            return refusal
-        facts = TunnelFacts(self.request_id, access.client, access.target, address, allow, self._loop.time())
-        early = self.stream.take_unread()
-        sni = self._parts.in_force.policy.sni
-        self._parts.tunnels.open(facts, self.stream.release(), upstream, early, sni)
-        return None
+    def _hand_over(self, access: Access, dialled: Dialled) -> After:
+        now_s = self._loop.time()
+        facts = TunnelFacts(
+            self.request_id, access.client, access.target, dialled.address, dialled.allow, now_s
+        )
+        early, sni = self.stream.take_unread(), self._parts.in_force.policy.sni
+        self._parts.tunnels.open(facts, self.stream.release(), dialled.upstream, early, sni)
+        return After.HANDED_OVER
 
     async def _inject(self, head: RequestHead) -> After:
         admitted = admit(self.request_id, head, self.inside, self.peer, self._parts)
@@ -267,6 +263,8 @@ class Connection:
         return After.CLOSED
 
     async def _refuse(self, deny: Deny, head: RequestHead | None, access: Access | None = None) -> After:
+        if deny.target is None and head is not None:
+            deny = replace(deny, target=named_target(head.method, head.target))
         if head is None or not is_probe(head):
             self._record_refusal(deny, head, access, refusal_status(deny.reason))
         return await self._send_refusal(deny, head)

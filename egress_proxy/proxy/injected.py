@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from egress_proxy.core.access import Access, Client, Door
 from egress_proxy.core.decision import Allow, Deny, Reason
 from egress_proxy.core.events import Ended
-from egress_proxy.core.host import Target
 from egress_proxy.core.policy import decide
 from egress_proxy.core.reply import refusal_status
 from egress_proxy.core.request import RequestHead
@@ -26,10 +25,12 @@ from egress_proxy.proxy.rejudge import is_known
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The CONNECT to an inject rule's host that a client came through: we are the other end of it."""
+    """The CONNECT to an inject rule's host that a client came through: we are the other end of it.
+    ``since_s``: the loop's clock."""
 
-    target: Target
-    client: Client
+    request_id: str
+    access: Access
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def admit(
     request_id: str, head: RequestHead, inside: Inside | None, peer: Peer, parts: Parts
 ) -> Admitted | Refused:
     """Judge one request for an inject rule; ``inside`` as the connection has it."""
-    request = injected_request(head, None if inside is None else inside.target)
+    request = injected_request(head, None if inside is None else inside.access.target)
     if isinstance(request, Deny):
         return Refused(request)
     client = _client_of(head, inside, peer, parts)
@@ -71,7 +72,8 @@ def _client_of(head: RequestHead, inside: Inside | None, peer: Peer, parts: Part
     """Who sends this request; inside a CONNECT whoever sent that, as long as there is such a client."""
     if inside is None:
         return client_of(head, peer, parts)
-    return inside.client if is_known(inside.client, parts) else Deny(Reason.CLIENT_UNKNOWN)
+    client = inside.access.client
+    return client if is_known(client, parts) else Deny(Reason.CLIENT_UNKNOWN)
 
 
 def record_end(admitted: Admitted, done: Forwarded, duration_s: float, parts: Parts) -> None:

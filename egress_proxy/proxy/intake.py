@@ -30,6 +30,22 @@ def connect_target(head: RequestHead) -> Target | Deny:
         return Deny(Reason.MALFORMED, detail=str(error))
 
 
+def named_target(method: str, target: bytes) -> Target | None:
+    """What a request that is refused wanted to reach, as far as that can be read: for people and the record.
+
+    Nothing is decided by it, so it is milder than what decides: user info is passed over, any method will do.
+    """
+    try:
+        if method == "CONNECT":
+            return parse_authority(target.decode("ascii"))
+        absolute = split_absolute(target)
+        return parse_web_authority(
+            absolute.authority.rpartition("@")[2], Scheme(absolute.scheme).default_port
+        )
+    except (HostError, ValueError):
+        return None
+
+
 def is_probe(head: RequestHead) -> bool:
     """Whether somebody asks for this proxy alone (RFC 9110 7.6.2), as `egress-proxy env` does.
 

@@ -77,6 +77,7 @@ class KeptClients:
         """End those at once, and write down what that ended; how many there were."""
         ended = [one for one in self._clients if chosen(one)]
         for connection in ended:
+            connection.ended_by = cause
             if connection.exchange is not None:
                 connection.exchange.cut(cause)
             self._drop(connection)
@@ -255,4 +256,4 @@ class KeptClients:
 
     def _drop(self, connection: Connection) -> None:
         self._leave(connection)
-        connection.stream.close()
+        connection.end()

@@ -246,6 +246,7 @@ class Intake:
                 self._kept.keep(connection)
         except Exception as error:
             connection.stream.abort()
+            connection.end()
             with contextlib.suppress(AuditUnavailable):
                 self._audit(fault_event(connection.request_id, error))
 

@@ -14,8 +14,8 @@ from egress_proxy.core.events import Decided, Ended, Event
 from egress_proxy.core.host import Host, Target, host_text
 from egress_proxy.core.reply import refusal_status
 
-# What policy said no to; a name that does not exist or an upstream that is down is no denial.
-_DENIALS = frozenset(reason for reason in Reason if refusal_status(reason) == 403)
+# What policy said no to, plain HTTP too; a name that does not exist or an upstream that is down is no denial.
+_DENIALS = frozenset(reason for reason in Reason if refusal_status(reason) in (403, 405))
 
 
 @dataclass(slots=True)

@@ -60,6 +60,7 @@ class ControlService:
         self.tunnels = ScriptedTunnels()
         self.events: list[Event] = []
         self.audit_fault: Exception | None = None
+        self.health = "ok"
         self.reload_outcome: int | Exception = 0
         self.reload_takes_s = 0.0
         self.reloads = 0
@@ -83,6 +84,7 @@ class ControlService:
             client_ids=lambda: self.clients,
             denial_of=lambda rule: denial_of(rule, rule_index(self.deny)),
             status=self._status,
+            health=lambda: self.health,
         )
 
     async def __aenter__(self) -> Self:

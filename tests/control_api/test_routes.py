@@ -357,7 +357,7 @@ async def test_status_tells_what_the_service_is_doing(control: ControlService) -
         "rules": {"allow": 3, "deny": 2, "inject": 1},
         "tunnels": {"open": 7, "limit": 4096},
         "grants": 1,
-        "audit": {"lost_lines": 0, "lost_since": None},
+        "audit": {"lost_lines": 0, "lost_since": None, "counting_refusals": False},
     }
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.benchmarks.endurance.chaos import check_chaos
 from tests.benchmarks.endurance.check import (
     MIB,
+    chaotic_service,
     check_killing,
     check_killing_injected,
     check_memory,
@@ -62,6 +64,16 @@ def test_clients_of_a_rule_that_are_killed_get_their_own_answers_whole_or_cut_vi
     """Both, for they take in a client's first request in different places."""
     with injecting_service("--relay", relay) as (service, upstream):
         seen, faults = check_killing_injected(service, upstream, 5.0)
+        assert not faults, seen
+
+
+@linux_only
+@pytest.mark.parametrize("relay", RELAYS)
+def test_everything_at_once_under_reloads_is_exact_and_every_allowed_request_has_one_end_line(
+    relay: str,
+) -> None:
+    with chaotic_service("--relay", relay) as (service, upstream, settings):
+        seen, faults = check_chaos(service, upstream, settings, 8.0)
         assert not faults, seen
 
 

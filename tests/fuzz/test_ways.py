@@ -1,4 +1,4 @@
-"""Whoever cuts a request up, or sends it later, gets the same answer: the seeds.
+"""Whoever cuts a request up, or sends it later, gets the same answer: the seeds, and inputs that are drawn.
 
 Searching for more is python -m tests.fuzz ways; whatever it finds becomes a seed.
 """
@@ -6,17 +6,19 @@ Searching for more is python -m tests.fuzz ways; whatever it finds becomes a see
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.differences import difference, shortened
-from tests.fuzz.fuzz_ways import kind_of
+from tests.fuzz.fuzz_ways import drawn_inputs, found, kind_of
 from tests.fuzz.ways import Seen, Way, Ways
 from tests.support.byte_stream import End
 
 SEEDS = sorted(Path(__file__).with_name("seeds").glob("ways/*"))
+DRAWN = 60  # as many as take some seconds
 
 REFUSED = Seen(b'HTTP/1.1 400 Bad Request\r\n\r\n{"reason": "malformed"}', End.EOF, ("deny GET",), (), (), ())
 
@@ -30,6 +32,12 @@ def ways() -> Iterator[Ways]:
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: seed.name)
 def test_a_seed_gets_one_answer_by_all_ways(seed: Path, ways: Ways) -> None:
     assert kind_of(ways, seed.read_bytes()) is None
+
+
+@pytest.mark.parametrize("needs_token", [False, True])
+def test_what_is_drawn_gets_one_answer_by_all_ways(needs_token: bool) -> None:
+    with Ways(needs_token=needs_token) as played:
+        assert found(played, itertools.islice(drawn_inputs(int(needs_token)), DRAWN)) == {}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from egress_proxy.core.access import InjectRoute, Scheme
+from egress_proxy.core.events import Decided, Ended
 from egress_proxy.core.host import parse_host
 from tests.support.certificates import CertificateAuthority
 from tests.support.data_port import DataPort, credential
-from tests.support.deadline import DEFAULT_S
+from tests.support.deadline import DEFAULT_S, eventually
 from tests.support.dns_stub import DnsStub
 from tests.support.http import Response, read_head, read_response, request_bytes
 from tests.support.provider import Provider
@@ -98,3 +99,15 @@ def call(port: DataPort, door: str = "absolute", host: str = PLAIN_HOST) -> Call
     head = read_head(sock)
     assert head.status == 200, head.raw
     return Caller(sock, "", host)
+
+
+def ended(port: DataPort) -> Ended:
+    """The one end of an injected request; a CONNECT that it came through has an end of its own."""
+
+    def found() -> list[Ended]:
+        connects = {event.request_id for event in port.log.of(Decided) if event.method == "CONNECT"}
+        return [event for event in port.log.of(Ended) if event.request_id not in connects]
+
+    eventually(lambda: bool(found()), what="the end of a request")
+    (only,) = found()
+    return only

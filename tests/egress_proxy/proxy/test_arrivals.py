@@ -93,7 +93,7 @@ def test_what_is_not_the_common_case_is_answered_as_ever(echo: EchoOrigin) -> No
         assert [event.reason for event in port.log.wait_for(Decided, 3)] == [
             Reason.NOT_LISTED,
             Reason.METHOD_NOT_ALLOWED,
-            Reason.MALFORMED,
+            Reason.NOT_HTTP,
         ]
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from egress_proxy.core import events
 from egress_proxy.core.access import Client
-from egress_proxy.core.events import Event, record_of
+from egress_proxy.core.event_record import record_of
+from egress_proxy.core.events import Event
 from egress_proxy.core.host import Target, parse_authority
 from egress_proxy.proxy.audit_line import line_of
 

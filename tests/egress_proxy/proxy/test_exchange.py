@@ -43,6 +43,7 @@ from tests.egress_proxy.proxy.brokers import (
     Caller,
     broker,
     call,
+    ended,
     rule,
     secured_broker,
 )
@@ -99,10 +100,6 @@ def provider(start: Start) -> Provider:
 @pytest.fixture
 def port(start: Start, provider: Provider) -> DataPort:
     return start(broker(provider))
-
-
-def ended(port: DataPort) -> Ended:
-    return port.log.only(Ended)
 
 
 # Answers without a body, and what comes before an answer.
@@ -863,8 +860,8 @@ def test_a_client_that_stops_within_its_body_is_given_up_and_told_so(provider: P
         caller = call(port, "absolute")
         caller.send("POST", headers=[("Content-Length", "10")])
         caller.sock.sendall(b"12345")
-        answer, end = read_until_end(caller.sock)
-        assert (answer[:13], end) == (b"HTTP/1.1 408 ", End.EOF)
+        answer = read_response(caller.sock, "POST")
+        assert (answer.status, answer.value("X-Proxy-Error")) == (408, "head-timeout")
         assert ended(port).reason is Reason.HEAD_TIMEOUT
         provider.wait_for_closed()
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 import pytest
 
-from egress_proxy.core.events import EndCause, Ended
+from egress_proxy.core.events import EndCause
 from egress_proxy.proxy import exchange as product
 from egress_proxy.proxy.exchange import AHEAD_LIMIT_BYTES, CLIENT_LEFT_S
 from egress_proxy.proxy.stream import READ_BYTES
 from tests.conftest import Start
-from tests.egress_proxy.proxy.brokers import DOORS, SECRET, Caller, broker, call
+from tests.egress_proxy.proxy.brokers import DOORS, SECRET, Caller, broker, call, ended
 from tests.egress_proxy.proxy.socket_pairs import fill
 from tests.support.answers import bulk, chunk, fixed, head, held, interim
 from tests.support.byte_stream import End, close_with_reset, read_exactly, read_until_end
@@ -41,10 +41,6 @@ def provider(start: Start) -> Provider:
 @pytest.fixture
 def port(start: Start, provider: Provider) -> DataPort:
     return start(broker(provider))
-
-
-def ended(port: DataPort) -> Ended:
-    return port.log.only(Ended)
 
 
 def begun(port: DataPort, provider: Provider, door: str = "absolute") -> tuple[Caller, LiveStream]:

@@ -29,6 +29,7 @@ from tests.egress_proxy.proxy.brokers import (
     SECRET,
     broker,
     call,
+    ended,
     rule,
     secured_broker,
 )
@@ -66,10 +67,6 @@ def provider(start: Start) -> Provider:
 @pytest.fixture
 def port(start: Start, provider: Provider) -> DataPort:
     return start(broker(provider))
-
-
-def ended(port: DataPort) -> Ended:
-    return port.log.only(Ended)
 
 
 def denied(port: DataPort) -> Decided:

@@ -20,7 +20,8 @@ from urllib.parse import quote
 import pytest
 
 from egress_proxy.core.decision import Reason
-from egress_proxy.core.events import Decided, EndCause, Ended, record_of
+from egress_proxy.core.event_record import record_of
+from egress_proxy.core.events import Decided, EndCause, Ended
 from egress_proxy.core.policy import Policy
 from egress_proxy.proxy.order import ForwardLimits
 from egress_proxy.proxy.secret_search import Forms
@@ -33,6 +34,7 @@ from tests.egress_proxy.proxy.brokers import (
     SECRET,
     broker,
     call,
+    ended,
     rule,
     secured_broker,
 )
@@ -83,10 +85,6 @@ def provider(start: Start) -> Provider:
 @pytest.fixture
 def port(start: Start, provider: Provider) -> DataPort:
     return start(broker(provider))
-
-
-def ended(port: DataPort) -> Ended:
-    return port.log.only(Ended)
 
 
 def error(response: Response) -> tuple[int, str | None]:

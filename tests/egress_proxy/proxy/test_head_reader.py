@@ -9,11 +9,15 @@ import contextlib
 import socket
 import time
 import tracemalloc
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from egress_proxy.core.decision import Deny, Reason
-from egress_proxy.proxy.head_reader import Silence, read_head
+from egress_proxy.core.host import parse_authority
+from egress_proxy.proxy.head_reader import Silence, judge_held, read_head
 from egress_proxy.proxy.stream import SocketStream, StreamReset
 from tests.egress_proxy.proxy.hellos import hello
 from tests.egress_proxy.proxy.socket_pairs import unread_bytes
@@ -34,12 +38,17 @@ async def read(stream: SocketStream, limit_bytes: int = LIMIT, timeout_s: float 
     return await read_head(stream, limit_bytes, timeout_s)
 
 
+def said(outcome: Outcome) -> Outcome:
+    """Without the target, which has a test of its own."""
+    return replace(outcome, target=None) if isinstance(outcome, Deny) else outcome
+
+
 async def outcome_of(data: bytes, limit_bytes: int = LIMIT) -> Outcome:
     """What becomes of bytes of a client that keeps the connection open and waits."""
     with connected() as (ours, theirs):
         theirs.sendall(data)
         async with asyncio.timeout(EARLY_S):
-            return await read(ours, limit_bytes, timeout_s=60)
+            return said(await read(ours, limit_bytes, timeout_s=60))
 
 
 def head_of(size: int) -> bytes:
@@ -179,13 +188,10 @@ async def test_text_that_is_no_request_is_told_at_once(data: bytes) -> None:
     assert await outcome_of(data) == NOT_HTTP
 
 
-async def test_the_preface_of_http2_is_a_head_of_its_own_that_no_grammar_takes() -> None:
+@pytest.mark.parametrize("size", [1, 16, 18, 24])
+async def test_the_preface_of_http2_is_no_request(size: int) -> None:
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    with connected() as (ours, theirs):
-        theirs.sendall(preface)
-        assert await read(ours) == preface[:18]
-        assert ours.take_unread() == preface[18:]
-    assert await outcome_of(preface[:16]) == NOT_HTTP
+    assert judge_held(preface[:size], LIMIT) == (None if size == 1 else NOT_HTTP)
 
 
 @pytest.mark.parametrize("data", [b"SSH-2.0-x\r\n", b"\x05\x01\x00", b"\n"])
@@ -205,13 +211,81 @@ async def test_what_came_in_single_bytes_is_told_as_well(data: bytes) -> None:
 async def test_what_may_become_a_request_is_waited_for(data: bytes) -> None:
     with connected() as (ours, theirs):
         theirs.sendall(data)
-        assert await read(ours, timeout_s=0.1) == Deny(Reason.HEAD_TIMEOUT)
+        assert said(await read(ours, timeout_s=0.1)) == Deny(Reason.HEAD_TIMEOUT)
 
 
 async def test_a_bare_line_end_within_a_head_is_told_at_once() -> None:
     outcome = await outcome_of(b"CONNECT ok.example:443 HTTP/1.1\r\nHost: x\nX: y\r\n")
     assert isinstance(outcome, Deny)
     assert outcome.reason is Reason.MALFORMED
+
+
+# However the bytes are cut
+
+# Each is one that readers of whole pieces and of single bytes have told apart.
+CUT_APART = [
+    b"\x05\r\n\r\n",
+    b".\r\n\r\n",
+    b"\x16\x03\x01\x00\x05\r\n\r\n",
+    b"(GET / HTTP/1.1\r\n\r\n",
+    b"\r\n\r\n",
+    b"hello\r\n\r\n",
+    b"GET / HTTP/1.2\r\n\r\n",
+    b"GET  / HTTP/1.1\r\n\r\n",
+    b"T / HTTP/1.1\r\nH\n.0.1\r\n\r\n",
+    b"CONNECT a:80 HTTP/1.1\r\nX: " + b"l" * 300 + b"\n\r\n\r\n",
+    b"x" * 300 + b"\r\n\r\n",
+    b"GET /" + b"x" * 300 + b" HTTP/3\r\n\r\n",
+    b"CONNECT a:80 HTTP/1.1\r\n\r\nPOST / HTTP/9\r\n\r\n",
+    HEAD,
+]
+PIECES = st.sampled_from(
+    [b"GET ", b"CONNECT a:1 ", b"/", b"HTTP/1.1", b"\r\n", b"\n", b"\r", b"X: y", b"\0", b" ", b"x" * 99]
+)
+
+
+def byte_by_byte(data: bytes, limit_bytes: int) -> int | Deny | Silence | None:
+    for size in range(1, min(len(data), limit_bytes) + 1):
+        judged = judge_held(data[:size], limit_bytes)
+        if judged is not None:
+            return judged
+    return None
+
+
+def reason_of(judged: int | Deny | Silence | None) -> object:
+    # Of a target that had not come yet nothing can be said.
+    return replace(judged, target=None) if isinstance(judged, Deny) else judged
+
+
+@pytest.mark.parametrize("data", CUT_APART)
+def test_bytes_get_one_answer_in_whatever_pieces_they_come(data: bytes) -> None:
+    for limit in (64, 200, LIMIT):
+        whole = judge_held(data[:limit], limit)
+        assert reason_of(whole) == reason_of(byte_by_byte(data, limit))
+
+
+@given(st.lists(PIECES, max_size=14).map(b"".join))
+def test_any_bytes_get_one_answer_in_whatever_pieces_they_come(data: bytes) -> None:
+    if data:
+        assert reason_of(judge_held(data[:200], 200)) == reason_of(byte_by_byte(data, 200))
+
+
+@pytest.mark.parametrize(
+    ("data", "target"),
+    [
+        (b"CONNECT ok.example:443 HTTP/1.1\r\nX : 1\nY: 2\r\n", "ok.example:443"),
+        (b"CONNECT ok.example:443 HTTP/1.1\n", "ok.example:443"),
+        (b"GET http://u:p@ok.example/ HTTP/1.1\r\nX\n", "ok.example:80"),
+        (b"BREW https://ok.example:8443/x HTTP/1.1\r\n" + b"X: y\r\n" * 4_000, "ok.example:8443"),
+        (b"GET / HTTP/1.1\r\nX\n", None),
+        (b"CONNECT ok.example:44\n", None),  # there may have been more of it
+        (b"CONNECT nonsense HTTP/1.1\r\nX\n", None),
+    ],
+)
+def test_a_refusal_names_the_target_where_one_can_be_read(data: bytes, target: str | None) -> None:
+    judged = judge_held(data[:LIMIT], LIMIT)
+    assert isinstance(judged, Deny)
+    assert judged.target == (parse_authority(target) if target else None)
 
 
 # Time
@@ -224,7 +298,7 @@ async def test_a_head_has_so_much_time_however_often_a_byte_comes() -> None:
             trickle = group.create_task(_trickle(theirs))
             outcome = await read(ours, timeout_s=0.3)
             trickle.cancel()
-        assert outcome == Deny(Reason.HEAD_TIMEOUT)
+        assert said(outcome) == Deny(Reason.HEAD_TIMEOUT)
         assert 0.3 <= time.monotonic() - begun < 1.3
 
 

@@ -26,7 +26,13 @@ from tests.support.data_port import DataPort, credential
 HERE = parse_authority("127.0.0.1:80")
 CLIENT = Client("agent-1", "label")
 PEER = Peer("test")
-INSIDE = Inside(HERE, Client())
+
+
+def inside(client: Client) -> Inside:
+    return Inside("r-1", Access(client, HERE, Door.CONNECT_INJECT), 0.0)
+
+
+INSIDE = inside(Client())
 
 
 def port_with(**route_options: object) -> DataPort:
@@ -143,9 +149,9 @@ def test_what_comes_by_a_sandboxs_listener_is_the_sandboxs(port: DataPort) -> No
 
 def test_inside_a_connect_it_is_whoever_sent_that_as_long_as_there_is_such_a_client(start: Start) -> None:
     port = with_tokens(start)
-    assert admitted(port, head("/v1"), Inside(HERE, CLIENT)).access.client == CLIENT
+    assert admitted(port, head("/v1"), inside(CLIENT)).access.client == CLIENT
     other = head("/v1", "GET", "Proxy-Authorization: Bearer token-1")  # a token inside changes nothing
-    assert refused(port, other, Inside(HERE, Client("agent-2"))) == Refused(Deny(Reason.CLIENT_UNKNOWN))
+    assert refused(port, other, inside(Client("agent-2"))) == Refused(Deny(Reason.CLIENT_UNKNOWN))
 
 
 # How its end is told.
