@@ -85,6 +85,7 @@ def main_sandbox_module() -> int:
 def _sandbox(
     words: list[str], program: str = f"{_PROGRAM} sandbox", *, bare_module: str | None = None
 ) -> int:
+    heed_interrupts()
     from egress_proxy.cli.sandbox_verb import sandbox
 
     return sandbox(words, environment_copy(), program=program, bare_module=bare_module)
@@ -94,6 +95,8 @@ def _run(verb: str, program: str, words: list[str], *, bare_module: bool = False
     if "--version" in words[:1]:
         return _print_version()
     flags, command = split_command(words) if verb in TAKES_COMMAND else (words, [])
+    if verb != "serve":  # which has nothing to close until its loop hears of signals
+        heed_interrupts()
     arguments = PARSERS[verb](program).parse(flags)
     arguments.command = command
     arguments.bare_module = "egress_proxy" if bare_module else None
@@ -177,7 +180,6 @@ def _end_well(verb: Callable[[], int]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a letter is no reason to fail
     try:
         open_what_is_closed()
-        heed_interrupts()
         code = _outcome(verb)
         if sys.stdout is not None:
             sys.stdout.flush()
