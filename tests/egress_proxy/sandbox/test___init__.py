@@ -13,6 +13,12 @@ def test_the_names_of_the_contract_come_from_the_package(name: str) -> None:
     assert getattr(library, name).__name__ == name
 
 
+def test_a_typed_host_may_call_them() -> None:
+    """Whether the type checker takes the call is what is tested: it reads this file too."""
+    with pytest.raises(ValueError, match="invalid"):
+        library.build_seatbelt_profile(allowed_hosts=["not a host"])
+
+
 def test_other_names_are_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         library.nothing  # noqa: B018
