@@ -24,7 +24,7 @@ def settings_file(flag: str | None, environ: Mapping[str, str]) -> str | None:
 
 def own_files(settings: Settings, secrets: Iterable[SourceName], file: str | None) -> OwnFiles:
     """Absolute, so that they stay the same wherever the process goes."""
-    kept = (file, settings.audit.path, settings.record_requests)
+    kept = (file, file and os.path.dirname(file), settings.audit.path, settings.record_requests)
     return OwnFiles(
         tuple(sorted({name.rest for name in secrets if name.kind is SourceKind.FILE})),
         tuple(os.path.abspath(path) for path in kept if path),
@@ -38,7 +38,10 @@ def kept_in_run(
     file = settings_file(flag, environ)
     if file is not None:
         variable = f"${CONFIG_VARIABLE}" if environ.get(CONFIG_VARIABLE) else "the default one"
-        yield Kept(file, f"the settings file ({'--config' if flag else variable})")
+        named_by = "--config" if flag else variable
+        yield Kept(file, f"the settings file ({named_by})")
+        # What the file names by a relative path lies there, and so would the file that takes its place.
+        yield Kept(os.path.dirname(file), f"the folder of the settings file ({named_by})")
     if audit:
         yield Kept(str(audit.path), "the audit log (--audit)")
     if record:

@@ -1,10 +1,11 @@
-"""What steers the next run is never writable by this one: settings file, audit log, files with secrets.
+"""What steers the next run is never writable by this one: settings and their folder, audit log, secret files.
 
 Looks at the file system and changes nothing. Next: terrain.py (has them read-only under bwrap), choose.py
 (asks before a rung is used), cli/own_files.py (which files they are).
 """
 
 import os
+import stat
 
 from egress_proxy.sandbox.roots import is_in, links_to
 from egress_proxy.sandbox.spec import Kept, KeptRefused, SandboxSpec, ThroughProxy
@@ -39,7 +40,10 @@ def _danger(path: str, roots: tuple[str, ...], can_keep: bool) -> str:
     if not can_keep:
         return "which the next run obeys, and this rung (landlock) cannot keep a file in a root from that"
     try:
-        several = os.stat(real).st_nlink > 1
+        status = os.stat(real)
     except OSError:
         return "which is not there yet, so that nothing can keep it"
+    several = status.st_nlink > 1 and not stat.S_ISDIR(
+        status.st_mode
+    )  # a folder has a name in each of its own
     return "which has several names (hard links), so that it could be changed by another" if several else ""

@@ -19,15 +19,19 @@ def test_secret_files_are_hidden_and_settings_audit_and_recording_kept(tmp_path:
     settings = load({}, {}, str(config)).settings
     secrets = [parse_source("file:/run/key"), parse_source("env:KEY")]
     own = own_files(settings, secrets, settings_file(str(config), {}))
-    assert own == OwnFiles(("/run/key",), (str(config), f"{tmp_path}/a", f"{tmp_path}/r"))
+    assert own == OwnFiles(("/run/key",), (str(config), str(tmp_path), f"{tmp_path}/a", f"{tmp_path}/r"))
 
 
 def test_each_is_known_by_what_named_it(tmp_path: Path) -> None:
     audit, own = AuditPlan(tmp_path / "a", OnError.REFUSE), OwnFiles(("/run/key",))
     named = [one.what for one in kept_in_run(own, "x.toml", {}, audit, tmp_path / "r")]
-    for word, what in zip(("--config", "--audit", "--record-requests", "secret"), named, strict=True):
+    for word, what in zip(
+        ("--config", "folder", "--audit", "--record-requests", "secret"), named, strict=True
+    ):
         assert word in what
-    (file,) = kept_in_run(OwnFiles(), None, {"EGRESS_CONFIG": "/x"}, None, None)
-    assert (file.path, "$EGRESS_CONFIG" in file.what) == ("/x", True)
-    (file,) = kept_in_run(OwnFiles(), None, {"HOME": "/home/u"}, None, None)
+    file, folder = kept_in_run(OwnFiles(), None, {"EGRESS_CONFIG": "/x/y"}, None, None)
+    assert [file.path, folder.path] == ["/x/y", "/x"]
+    assert "$EGRESS_CONFIG" in file.what
+    assert "$EGRESS_CONFIG" in folder.what
+    file, _ = kept_in_run(OwnFiles(), None, {"HOME": "/home/u"}, None, None)
     assert file.path == "/home/u/.config/egress/egress.toml"

@@ -32,6 +32,22 @@ def test_bwrap_has_it_read_only_and_in_its_place(tmp_path: Path, settings: Path)
     assert "Read-only" in ended.stderr
 
 
+def test_a_folder_in_a_root_is_kept_with_all_that_is_and_could_be_in_it(
+    tmp_path: Path, settings: Path
+) -> None:
+    script = "echo x > conf/new; rm conf/egress.toml; mv conf other; echo x > beside"
+    ended = run_confined(keeping(tmp_path / "root", settings.parent), shell(script), backend="bwrap")
+    assert "Read-only" in ended.stderr
+    assert sorted(os.listdir(tmp_path / "root")) == ["beside", "conf"]
+    assert os.listdir(settings.parent) == ["egress.toml"]
+
+
+def test_a_folder_that_is_the_root_or_holds_it_is_no_less_writable(tmp_path: Path, settings: Path) -> None:
+    for folder in (tmp_path / "root", tmp_path):
+        run_confined(keeping(tmp_path / "root", folder), shell("echo x > new"), backend="bwrap")
+        (tmp_path / "root/new").unlink()
+
+
 def test_landlock_refuses_the_root_and_names_the_file_and_the_flag(tmp_path: Path, settings: Path) -> None:
     with pytest.raises(KeptRefused, match=rf"{tmp_path}/root.*--config.*egress\.toml"):
         run_confined(keeping(tmp_path / "root", settings), shell("true"), backend="landlock")

@@ -43,5 +43,54 @@ def test_a_folder_that_a_pth_file_adds_is_refused_and_the_file_named(
         canonical_roots([str(packages)], started_from=guards)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PYTHONHOME", "/usr:{}/src"),
+        ("PYTHONUSERBASE", "{}/src"),
+        ("PYTHONPYCACHEPREFIX", "{}/src"),
+        ("LD_PRELOAD", "libm.so.6 {}/src/x.so"),
+        ("LD_AUDIT", "/opt/a.so:{}/src/x.so"),
+        ("GCONV_PATH", "/opt:{}/src"),
+        ("OPENSSL_CONF", "{}/src/x.so"),
+        ("OPENSSL_CONF_INCLUDE", "{}/src"),
+        ("OPENSSL_ENGINES", "src"),
+        ("OPENSSL_MODULES", "{}/src"),
+    ],
+)
+def test_whatever_has_a_library_loaded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/x.so").touch()
+    monkeypatch.chdir(tmp_path)
+    guards = tuple(started_from({variable: value.format(tmp_path)}))
+    for root in (tmp_path, tmp_path / "src"):
+        with pytest.raises(RootRefused, match=rf"and {variable} has"):
+            canonical_roots([str(root)], started_from=guards)
+
+
+def test_a_link_on_the_way_to_code_lies_in_no_root(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere/lib").mkdir(parents=True)
+    (tmp_path / "root/inside").mkdir(parents=True)
+    (tmp_path / "root/link").symlink_to(tmp_path / "elsewhere")
+    guards = tuple(started_from({"LD_LIBRARY_PATH": f"{tmp_path}/root/link/lib"}))
+    for root in ("root", "elsewhere", "elsewhere/lib"):
+        with pytest.raises(RootRefused, match="LD_LIBRARY_PATH"):
+            canonical_roots([f"{tmp_path}/{root}"], started_from=guards)
+    assert canonical_roots([f"{tmp_path}/root/inside"], started_from=guards)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("PYTHONPATH", ""), ("LD_LIBRARY_PATH", ""), ("LD_PRELOAD", "libm.so.6"), ("OPENSSL_CONF", "")],
+)
+def test_what_leads_nowhere_refuses_no_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert canonical_roots([str(tmp_path)], started_from=tuple(started_from({variable: value})))
+
+
 def test_nothing_is_guarded_for_variables_that_are_not_set(tmp_path: Path) -> None:
     assert canonical_roots([str(tmp_path)], started_from=tuple(started_from(dict.fromkeys(os.environ, "x"))))
