@@ -87,6 +87,8 @@ def test_an_interrupt_during_the_start_ends_it_without_a_traceback(scripts: Path
         time.sleep(after_s)
         process.send_signal(signal.SIGINT)
         _, words = process.communicate(timeout=20)
+        if words.startswith("Fatal Python error"):
+            continue  # it came before there was an interpreter that could do anything about it
         assert "Traceback" not in words
         assert "KeyboardInterrupt" not in words
 

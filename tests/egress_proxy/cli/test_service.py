@@ -20,10 +20,12 @@ from tests.conftest import Start
 from tests.egress_proxy.proxy.brokers import broker, call
 from tests.support.answers import fixed
 from tests.support.byte_stream import End, read_end, read_exactly
+from tests.support.data_port import DataPort
 from tests.support.deadline import eventually
 from tests.support.origins import EchoOrigin
 from tests.support.provider import Provider
 from tests.support.service import Service
+from tests.support.service_answers import connect_request
 
 
 class Listed:
@@ -143,3 +145,28 @@ def test_a_signal_ends_idle_tunnels_at_once_and_the_service_with_0(
     service.signal(number)
     assert service.wait() == 0
     assert read_end(sock) is End.RESET
+
+
+def test_a_used_up_grant_keeps_its_tunnel_and_is_listed_for_a_minute_after_its_end(start: Start) -> None:
+    echo, port = start(EchoOrigin()), start(DataPort())
+    grant = port.grant(echo.address, max_uses=1)
+    tunnel = port.tunnel(echo.address)
+    new = PolicyParts(Policy(), {}, ClientTokens(), OwnFiles())
+    service = port.call(
+        lambda: product.Service(port.parts, port.pool, lambda: new, lambda: None, 1.0, lambda *_: None)
+    )
+
+    def is_listed_after(seconds: float) -> bool:
+        port.clock.at += seconds
+        port.call(service._sweep)
+        return grant in port.call(lambda: port.grants.snapshot().by_id)
+
+    assert port.ask(connect_request(echo.address)).status == 403
+    assert is_listed_after(3 * product.USED_UP_SHOWN_S)
+    tunnel.sendall(b"HELLO")
+    assert read_exactly(tunnel, 5) == b"HELLO"
+    tunnel.close()
+    port.log.only(Ended)
+    assert is_listed_after(0)  # its minute begins
+    assert is_listed_after(product.USED_UP_SHOWN_S - 1)
+    assert not is_listed_after(2)
