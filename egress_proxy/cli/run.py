@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     show_faults_of_others(order.plan.verbosity, sys.stderr, time.time)
     try:
-        with short_folder("egress-run-", environ) as folder:
+        with short_folder(f"egress-run-{os.getpid()}-", environ) as folder:
             attach = AttachPlan(folder / "attach.sock", is_named=True)
             order = replace(order, plan=replace(order.plan, attach=attach))
             return asyncio.run(_until_told_to_end(_run(order, environ), before))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 # Of sun_path's 108 bytes on Linux and 104 on a Mac; the end that every name comes to.
 _LIMIT_BYTES = 103
-_ROOM_BYTES = len("/egress-probe-12345678/attach.sock")
+_ROOM_BYTES = len("/egress-run-4194304-12345678/attach.sock")
 _SHARED = "/tmp"  # noqa: S108  mkdtemp: 0700, under a name that nobody can guess
 
 

@@ -79,5 +79,5 @@ def test_curl_prints_why_plain_http_to_another_host_is_refused(inject_road: Road
     before = inject_road.connections
     done = inject_road.run(curl, "-sS", "-w", "%{http_code} %{errormsg}", f"http://{UNLISTED}/")
     assert '"error": "blocked-by-policy"' in done.stdout
-    assert done.stdout.endswith("}403 ")
+    assert done.stdout.endswith("}\n403 ")
     assert inject_road.connections == before

@@ -18,7 +18,17 @@ import pytest
 
 from tests.conftest import Start
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, BODY, LISTED, UNLISTED, USERS, RunGround, in_place_of_bwrap
+from tests.support.confined_run import (
+    BACKENDS,
+    BODY,
+    END_S,
+    LISTED,
+    UNLISTED,
+    USERS,
+    RunGround,
+    folders_of,
+    in_place_of_bwrap,
+)
 from tests.support.program import REPOSITORY, run_cli
 from tests.support.service import TOKEN, Service
 
@@ -282,21 +292,19 @@ def test_a_tool_that_fails_is_quoted_and_the_command_is_not_run_bare(ground: Run
 
 def test_the_network_of_the_proxy_is_gone_with_it(ground: RunGround) -> None:
     """Nothing listens any more when the command has ended, and no folder is left."""
-    before = set(ground.temporary.glob("egress-run-*"))
-    ran = ground.run("sh", "-c", "echo $HTTPS_PROXY", flags=("-q",))
-    port = int(ran.out.rpartition(":")[2])
+    with ground.started("sh", "-c", "echo $HTTPS_PROXY", flags=("-q",)) as process:
+        out, _ = process.communicate(timeout=END_S)
+    port = int(out.rpartition(":")[2])
     with socket.socket() as sock, pytest.raises(ConnectionRefusedError):
         sock.connect(("127.0.0.1", port))
-    assert set(ground.temporary.glob("egress-run-*")) <= before
+    assert folders_of(process) == []
 
 
 def test_nobody_else_can_attach_while_the_command_runs(ground: RunGround) -> None:
     with ground.started("sh", "-c", "echo ready; read line", flags=("-q",), stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        unix = Path("/proc/net/unix").read_text()
-        paths = [line.split()[-1] for line in unix.splitlines() if "egress-run-" in line]
-        assert not [path for path in paths if Path(path).exists()]
+        assert folders_of(process) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

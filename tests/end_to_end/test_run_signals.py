@@ -8,12 +8,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.certificates import CertificateAuthority
-from tests.support.confined_run import BACKENDS, END_S, RunGround, in_place_of_bwrap, is_running
+from tests.support.confined_run import BACKENDS, END_S, RunGround, folders_of, in_place_of_bwrap, is_running
 from tests.support.deadline import eventually
 
 UNTIL_KILLED = "while :; do sleep 0.05; done"
@@ -28,10 +27,6 @@ def ground(ca: CertificateAuthority) -> Iterator[RunGround]:
 def await_line(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == line + "\n"
-
-
-def folders(ground: RunGround) -> set[Path]:
-    return set(ground.temporary.glob("egress-run-*"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -109,19 +104,17 @@ def slow_bwrap(ground: RunGround) -> tuple[str, ...]:
 def test_before_the_command_is_there_it_ends_all_and_leaves_no_folder(
     ground: RunGround, slow_bwrap: tuple[str, ...], number: signal.Signals
 ) -> None:
-    before = folders(ground)
     with ground.started("sh", "-c", "exec sleep 600", flags=("-q",), before=slow_bwrap) as process:
-        eventually(lambda: folders(ground) > before, END_S, "the folder of the attach socket")
+        eventually(lambda: folders_of(process) != [], END_S, "the folder of the attach socket")
         process.send_signal(number)
         out, err = process.communicate(timeout=END_S)
     assert process.returncode == 128 + number
     assert (out, err) == ("", "")
-    assert folders(ground) <= before
+    assert folders_of(process) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_killed_it_takes_the_command_along_and_leaves_no_folder(ground: RunGround, backend: str) -> None:
-    before = folders(ground)
     # Numbers that nobody else sleeps for.
     own, other = f"sleep 7{os.getpid()}", f"sleep 8{os.getpid()}"
     leaves = backend == "bwrap"  # the landlock rung loses what is in a session of its own: it has its word
@@ -132,7 +125,7 @@ def test_killed_it_takes_the_command_along_and_leaves_no_folder(ground: RunGroun
         process.kill()
         process.wait(END_S)
         eventually(lambda: not is_running(own) and not is_running(other), END_S, "nothing to be left")
-    assert folders(ground) <= before
+    assert folders_of(process) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

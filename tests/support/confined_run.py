@@ -54,10 +54,7 @@ class RunGround:
             self.folder = home / "work"
             self.folder.mkdir()
             self.ca_path = shutil.copy(self._ca.pem_path, self.folder / "ca.pem")
-            # Of its own, so that a test can see what is left behind in it.
-            self.temporary = home / "tmp"
-            self.temporary.mkdir()
-            self.environment = {**clean_environment(home), "PATH": PATH, "TMPDIR": str(self.temporary)}
+            self.environment = {**clean_environment(home), "PATH": PATH}
             self.dns = stack.enter_context(DnsStub())
             leaf = self._ca.leaf(LISTED, UNLISTED)
             self.origin = stack.enter_context(Provider(tls=server_context(leaf)))
@@ -139,6 +136,11 @@ def in_place_of_bwrap(script: Path) -> tuple[str, ...]:
     """Words that execute what follows on a system whose bwrap is this file. Needs root."""
     mount = 'mount --bind "$0" /usr/bin/bwrap && exec "$@"'
     return ("unshare", "--mount", "sh", "-c", mount, str(script))
+
+
+def folders_of(process: subprocess.Popen[str]) -> list[Path]:
+    """Those of a `run` for its sockets: /tmp is the first place that is tried."""
+    return list(Path("/tmp").glob(f"egress-run-{process.pid}-*"))
 
 
 def is_running(words: str) -> bool:
