@@ -141,7 +141,7 @@ def _order(arguments: argparse.Namespace, environ: Mapping[str, str]) -> _Order:
         kept=tuple(kept_in_run(plan.parts.own, arguments.config, environ, plan.audit, plan.record_path)),
         interactive=os.isatty(STDIN),
     )
-    for warning in planned.warnings:
+    for warning in () if arguments.quiet else planned.warnings:
         say(f"warning: {warning}")
     tell_of_roots((*arguments.rw, *arguments.dangerously_rw), arguments.bare_module)
     return _Order(

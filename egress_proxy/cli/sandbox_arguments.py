@@ -189,6 +189,6 @@ def run_parser(prog: str) -> FlagParser:
     parser.add_argument(
         "--ask", action="store_true", help="ask at the terminal about hosts that are not listed"
     )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no summary, and no warnings")
     parser.add_argument("-v", "--verbose", action="store_true", help="log each decision as it is made")
     return parser
