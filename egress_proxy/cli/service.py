@@ -113,8 +113,8 @@ class Service:
         """``announce`` is called when it accepts. Signals: SIGTERM and SIGINT stop it, SIGHUP reloads."""
         async with asyncio.TaskGroup() as group:
             audit, keepalive_s = self.parts.audit, self.parts.outbound.keepalive_s
-            elsewhere = self._open_elsewhere
-            intake = Intake(group, self._connection, self._kept, audit, elsewhere, keepalive_s)
+            elsewhere, places = self._open_elsewhere, self.parts.tunnels.places
+            intake = Intake(group, self._connection, self._kept, audit, elsewhere, places, keepalive_s)
             self._intake = intake
             self._open(doors, intake)
             self.parts.tunnels.start()

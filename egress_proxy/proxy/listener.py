@@ -24,6 +24,7 @@ from egress_proxy.proxy.faults import fault_event
 from egress_proxy.proxy.kept import KeptClients, Start, Work
 from egress_proxy.proxy.peer import Peer, is_own_user, owner_of, peer_of
 from egress_proxy.proxy.pipes import pipe_limit
+from egress_proxy.proxy.places import Places
 from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare, prepare_accepted
 from egress_proxy.proxy.stream import SocketStream
 from egress_proxy.proxy.tcp_owner import is_in_own_network, peer_uid
@@ -75,9 +76,11 @@ class Intake:
         make_kept: Callable[[Start], KeptClients],
         audit: Audit,
         others_open: Callable[[], int],
+        places: Places,
         keepalive_s: int = TCP_KEEPALIVE_S,
     ) -> None:
         """``others_open``: how many clients are elsewhere, in tunnels or in arrivals.py."""
+        self._places = places
         self._keepalive_s = keepalive_s
         self._loop = asyncio.get_running_loop()
         self._group = group
@@ -181,7 +184,9 @@ class Intake:
             sock.close()
             return
         open_count = len(self._running) + len(self._kept) + self._others_open()
-        if open_count >= self._limit and not self._make_way():
+        # Half heads are bounded by the same number as what is under way: each may hold 16 KiB.
+        is_full = open_count >= self._limit or open_count - len(self._places) >= self._places.waiting_limit
+        if is_full and not self._make_way():
             _turn_away(sock, Deny(Reason.TOO_MANY_TUNNELS))
             return
         self.newcomer(sock, peer_of(address, sandbox))

@@ -9,6 +9,9 @@ from collections import Counter
 from egress_proxy.core.access import ANONYMOUS, Access, Client
 from egress_proxy.core.decision import Deny, Reason
 
+# However few tunnels are wanted, so many clients may be about to ask.
+_WAITING_LEAST = 256
+
 
 class Places:
     """A place is taken before anything is dialled: a silent upstream costs descriptors long before its tunnel
@@ -20,6 +23,11 @@ class Places:
         self._per_client = per_client
         self._taken = 0
         self._by_client: Counter[str] = Counter()
+
+    @property
+    def waiting_limit(self) -> int:
+        """How many clients may be connected without a place: those that say nothing, or half a head."""
+        return max(self._in_all, _WAITING_LEAST)
 
     def __len__(self) -> int:
         return self._taken

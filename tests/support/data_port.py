@@ -306,7 +306,8 @@ class DataPort:
             self.own_listeners[self.own] += 1
             self.table.start()
             async with asyncio.TaskGroup() as group:
-                self.intake = Intake(group, self._connection, self._kept, self.log, self._open_elsewhere)
+                elsewhere, places = self._open_elsewhere, self.table.places
+                self.intake = Intake(group, self._connection, self._kept, self.log, elsewhere, places)
                 if self._epoll is not None:
                     self.arrivals = Arrivals(
                         self.parts,

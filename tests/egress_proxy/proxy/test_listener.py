@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import os
 import resource
@@ -43,7 +44,7 @@ from tests.egress_proxy.proxy.brokers import broker, call
 from tests.egress_proxy.proxy.socket_pairs import connected_pair
 from tests.support.answers import fixed, held
 from tests.support.byte_stream import End, close_with_reset, connect, read_end, read_exactly, read_until_end
-from tests.support.data_port import DataPort
+from tests.support.data_port import TUNNELS, DataPort
 from tests.support.deadline import eventually
 from tests.support.http import parse_head, read_head, read_response
 from tests.support.origins import EchoOrigin
@@ -190,6 +191,22 @@ def test_whoever_says_nothing_makes_way_for_others(small: DataPort, echo: EchoOr
     for _ in range(3):
         small.tunnel(echo.address).close()
     assert time.monotonic() - began < 2
+    tunnel.sendall(b"still here")
+    assert read_exactly(tunnel, 10) == b"still here"
+
+
+@pytest.mark.parametrize("relay", ["loop", "epoll"])
+def test_half_heads_are_bounded_by_what_may_be_under_way_however_many_descriptors_there_are(
+    relay: str, start: Start, echo: EchoOrigin
+) -> None:
+    port = start(DataPort(allow=[echo.address], relay=relay, tunnels=dataclasses.replace(TUNNELS, in_all=20)))
+    tunnel, limit = port.tunnel(echo.address), port.call(lambda: port.table.places.waiting_limit)
+    halves = [port.open() for _ in range(limit + 40)]
+    for sock in halves:
+        with contextlib.suppress(OSError):  # the first ones have made way already
+            sock.sendall(b"CONNECT a.example:443 HT" + b"x" * 8_000)
+    eventually(lambda: sum(select.select([one], [], [], 0)[0] != [] for one in halves) >= 40)
+    port.tunnel(echo.address)
     tunnel.sendall(b"still here")
     assert read_exactly(tunnel, 10) == b"still here"
 
@@ -431,6 +448,7 @@ def test_a_client_that_is_ended_before_its_first_turn_keeps_no_descriptor(start:
 
 LIMITS = """
 import resource
+import select
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
 from egress_proxy.proxy.listener import connection_limit
 print(connection_limit())
