@@ -17,7 +17,7 @@ from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare_tcp
 # RFC 8305 5: how long one attempt is alone before the next address is tried beside it.
 ATTEMPT_DELAY_S = 0.25
 # More at a time, or more addresses, and one name could cost a descriptor for each of its records.
-ATTEMPTS_AT_A_TIME = 2
+ATTEMPTS_AT_A_TIME = 3
 ADDRESS_LIMIT = 6
 # So long an attempt may stay silent while other addresses wait: the kernel has sent its SYN twice by then.
 ATTEMPT_LIMIT_S = 1.5
@@ -75,8 +75,9 @@ async def _winner(
 ) -> asyncio.Task[socket.socket]:
     """Start attempts until one has connected; it and those still under way are in ``running``.
 
-    Two at a time: the older one makes way for the next address once it has been silent for long enough.
+    A few at a time: the oldest makes way for the next address once it has been silent for long enough.
     """
+    loop, makes_way_at = asyncio.get_running_loop(), dict[asyncio.Task[socket.socket], float]()
     failure = DialFailed("no address")
     while waiting or running:
         if waiting:
@@ -84,10 +85,11 @@ async def _winner(
                 oldest = next(iter(running))
                 await _stop({oldest: running.pop(oldest)})
             address = waiting.pop(0)
-            attempt = _attempt(address, port, keepalive_s)
-            running[asyncio.get_running_loop().create_task(attempt)] = address
-        is_alone = len(running) < ATTEMPTS_AT_A_TIME
-        delay_s = (ATTEMPT_DELAY_S if is_alone else ATTEMPT_LIMIT_S) if waiting else None
+            attempt = loop.create_task(_attempt(address, port, keepalive_s))
+            running[attempt], makes_way_at[attempt] = address, loop.time() + ATTEMPT_LIMIT_S
+        delay_s = ATTEMPT_DELAY_S if waiting else None
+        if waiting and len(running) == ATTEMPTS_AT_A_TIME:
+            delay_s = max(0.0, makes_way_at[next(iter(running))] - loop.time())
         done, _ = await asyncio.wait(running, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             error = task.exception()

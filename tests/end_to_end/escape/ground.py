@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import shutil
@@ -105,7 +106,12 @@ class Grounds:
         for path in (f"/tmp/{self.tag}-other", f"/tmp/egress-sandbox-{self.tag}/x"):
             _write_all(os.path.dirname(path), {os.path.basename(path): "another session's"})
         self._stack.callback(os.unlink, f"/tmp/{self.tag}-other")
-        self._stack.callback(shutil.rmtree, f"/tmp/egress-sandbox-{self.tag}")
+        other_run = f"/tmp/egress-sandbox-{self.tag}"
+        self._stack.callback(shutil.rmtree, other_run)
+        # Its supervisor lives: nobody takes it for one that was left behind.
+        held = os.open(other_run, os.O_RDONLY | os.O_DIRECTORY)
+        self._stack.callback(os.close, held)
+        fcntl.flock(held, fcntl.LOCK_EX)
         self.key = 0x4553_0000 | os.getpid() & 0xFFFF
         segment = libc.shmget(self.key, 4096, IPC_CREAT | 0o600)
         queue = libc.msgget(self.key, IPC_CREAT | 0o600)
