@@ -17,10 +17,11 @@ from egress_proxy.proxy.socket_options import TCP_KEEPALIVE_S, prepare_tcp
 # RFC 8305 5: how long one attempt is alone before the next address is tried beside it.
 ATTEMPT_DELAY_S = 0.25
 # More at a time, or more addresses, and one name could cost a descriptor for each of its records.
-ATTEMPTS_AT_A_TIME = 3
+ATTEMPTS_AT_A_TIME = 2
 ADDRESS_LIMIT = 6
-# So long an attempt may stay silent while other addresses wait: the kernel has sent its SYN twice by then.
-ATTEMPT_LIMIT_S = 1.5
+# So long an attempt may stay silent while other addresses wait: longer than a round trip by satellite, and
+# four dead addresses cost less than 2 s. The last two may take all the time that is left.
+ATTEMPT_LIMIT_S = 0.8
 
 
 class DialFailed(Exception):
@@ -75,7 +76,7 @@ async def _winner(
 ) -> asyncio.Task[socket.socket]:
     """Start attempts until one has connected; it and those still under way are in ``running``.
 
-    A few at a time: the oldest makes way for the next address once it has been silent for long enough.
+    Two at a time: the older one makes way for the next address once it has been silent for long enough.
     """
     loop, makes_way_at = asyncio.get_running_loop(), dict[asyncio.Task[socket.socket], float]()
     failure = DialFailed("no address")
