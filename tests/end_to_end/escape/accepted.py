@@ -130,7 +130,7 @@ BROKEN_WITHOUT_SUPERVISOR: Reasons = of(
     "the supervisor opens the terminals of ptys, and there is one for the way to the proxy alone",
     "control_terminal_of_its_own",
 )
-BLOCKED_ON_ABI_1 = frozenset({"git_config_by_new_hardlink"})
+BLOCKED_ON_ABI_1 = frozenset({"git_config_by_new_hardlink", "read_dotenv_of_moved_folder"})
 BROKEN_ON_ABI_1: Reasons = of("REFER came with ABI 2: no link or rename across folders", "control_mkdir_link")
 
 _NO_PRIVILEGE = (
