@@ -92,7 +92,8 @@ class RevokeAnswer(_Answer):
 
 
 class ReloadAnswer(_Answer):
-    """What was not allowed any more. ``recorded``: only where the audit log could not be written."""
+    """What was not allowed any more. ``requests_closed``: only where injected requests were under way;
+    ``recorded``: only where the audit log could not be written."""
 
     tunnels_closed: int
     requests_closed: int = 0

@@ -190,7 +190,9 @@ class Routes:
             outcome = await self._deps.reload()
         except ReloadRefused as error:
             return Refusal(422, "reload-refused", str(error))
-        done = ReloadAnswer(tunnels_closed=outcome.tunnels, requests_closed=outcome.requests)
+        done = ReloadAnswer(tunnels_closed=outcome.tunnels)
+        if outcome.requests:
+            done = done.model_copy(update={"requests_closed": outcome.requests})
         if not outcome.is_recorded:
             done = done.model_copy(update=_UNRECORDED)
         return answer(done)

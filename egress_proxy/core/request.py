@@ -20,6 +20,7 @@ _HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]++) HTTP/1\.([01])\r\n((?:"
 # What may still become a request line, and a whole one. Anything else is not HTTP, however long we wait.
 _BEGINNING = re.compile(_TOKEN + rb"(?: (?:[\x21-\x7e]++(?: (?:[A-Z0-9/.]{1,8}+\r?)?)?)?)?")
 _REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/1\.[01]\r")
+_LOOKS_LIKE_TEXT = re.compile(rb"[\t\r\n\x20-\x7e]")
 # Without zeros in front, which some servers read as octal.
 _LENGTH = re.compile(rb"0|[1-9][0-9]{0,%d}" % (_LENGTH_DIGITS - 1))
 # Visible ASCII alone: the authority ends at `/` or `?`, and there is no fragment (RFC 9112 3.2.2).
@@ -88,7 +89,7 @@ def judge_opening(data: bytes) -> Opening:
     grammar = _REQUEST_LINE if end else _BEGINNING
     if grammar.fullmatch(line):
         return Opening.REQUEST
-    return Opening.TEXT if line[:1].isalnum() or line[:1] == b"\r" or not line else Opening.BINARY
+    return Opening.TEXT if _LOOKS_LIKE_TEXT.match(data) else Opening.BINARY
 
 
 class Framing(enum.Enum):

@@ -12,10 +12,10 @@ from egress_proxy.core.decision import Reason
 from egress_proxy.core.events import Decided, Repeated
 from egress_proxy.core.host import Target
 
-# Of one client for one target with one reason: five in a row, then one a second.
-SAME_BURST, SAME_PER_S = 5, 1.0
+# Of one client for one target with one reason: as many as a program in a loop makes before somebody looks.
+SAME_BURST, SAME_PER_S = 100, 1.0
 # Of one client, whatever it asks for: 5 lines a second are 250 MB a day.
-CLIENT_BURST, CLIENT_PER_S = 100, 5.0
+CLIENT_BURST, CLIENT_PER_S = 300, 5.0
 # Beyond so many at a time there is one count for all that are new.
 KEYS_LIMIT = 1_024
 

@@ -172,7 +172,7 @@ def test_a_reload_closes_what_is_no_longer_allowed_and_nothing_else(
 
     write_config(tmp_path, NARROWER.format(port=origin.port))
     if by == "call":
-        assert service.control("POST", "/reload").json() == {"tunnels_closed": 3, "requests_closed": 0}
+        assert service.control("POST", "/reload").json() == {"tunnels_closed": 3}
     else:
         service.signal(signal.SIGHUP)
     for name in ("goes", "denied", "narrow"):
