@@ -29,7 +29,7 @@ from control_api.models import (
 )
 from egress_proxy.core.decision import Reason
 from egress_proxy.core.dial_policy import may_ever_dial
-from egress_proxy.core.events import EndCause, Granted, GrantEnded
+from egress_proxy.core.events import EndCause, Event, Granted, GrantEnded
 from egress_proxy.core.grants import Grant, Limits
 from egress_proxy.core.host import Target
 from egress_proxy.core.reply import refusal_code
@@ -178,12 +178,19 @@ class Routes:
             return _NO_GRANT
         closed = self._deps.tunnels.close_grant(grant.id, EndCause.GRANT_ENDED)
         done = RevokeAnswer(revoked=grant.id, tunnels_closed=closed)
-        try:
-            self._deps.audit(GrantEnded(grant.id, str(grant.rule), "revoked", closed))
-        except AuditUnavailable:
-            # Taking away works all the same: a full disk must not keep a host open.
+        # Taking away works all the same: a full disk must not keep a host open.
+        if not self._is_recorded(GrantEnded(grant.id, str(grant.rule), "revoked", closed)):
             done = done.model_copy(update=_UNRECORDED)
         return answer(done)
+
+    def _is_recorded(self, event: Event) -> bool:
+        """Write down what has happened; a log that may lose lines does not raise, but counts them."""
+        before = self._deps.status().lost_lines
+        try:
+            self._deps.audit(event)
+        except AuditUnavailable:
+            return False
+        return self._deps.status().lost_lines == before
 
     async def _reload(self, request: web.BaseRequest, part: str) -> Outcome:
         try:

@@ -176,3 +176,19 @@ def test_a_service_that_is_not_there_is_unreachable(verb: Verb) -> None:
 def test_the_data_port_is_no_control_port(verb: Verb, running: Running) -> None:
     verb.environ[PORT_VARIABLE] = running.data_port
     assert verb.failure("grants").code in (ExitCode.FAILURE, ExitCode.TOKEN)
+
+
+def test_a_grant_that_is_taken_back_without_a_line_of_it_is_gone_and_the_caller_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    env = {"TOK": TOKEN, "EGRESS_AUDIT__PATH": "/dev/full", "EGRESS_AUDIT__ON_ERROR": "continue"}
+    with service("--allow-none", "--control-token-env", "TOK", env=env, prints=2) as started:
+        verb = Verb(started.control_port, capsys)
+        grant_id = granted(verb, "a.example", "--reason", "x").id
+        arguments = PARSERS["revoke"]("egress-proxy revoke").parse([str(grant_id)])
+        assert control_verb("revoke", arguments, verb.environ) == ExitCode.OK
+        captured = capsys.readouterr()
+        assert captured.out.startswith(f"revoked  {grant_id}")
+        assert captured.err.startswith("warning: ")
+        assert captured.err.count("\n") == 1
+        assert verb("grants") == ""
