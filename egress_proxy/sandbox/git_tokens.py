@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from egress_proxy.sandbox.protected import small_file
+from egress_proxy.sandbox.real_path import real_path
 
 _READ_LIMIT = 256 * 1024  # bytes
 _TOKEN = re.compile(
@@ -21,7 +22,7 @@ _TOKEN = re.compile(
 
 
 def token_in(config: str) -> bool:
-    content = small_file(os.path.realpath(config), _READ_LIMIT)
+    content = small_file(real_path(config), _READ_LIMIT)
     return content is not None and _TOKEN.search(content) is not None
 
 
@@ -29,7 +30,7 @@ def user_configs(homes: Iterable[str], cwd: str | None) -> Iterator[str]:
     """Of the user, and of the repository around the working folder."""
     for home in homes:
         yield from (f"{home}/.gitconfig", f"{home}/.config/git/config")
-    folder = os.path.realpath(cwd or os.curdir)
+    folder = real_path(cwd or os.curdir)
     while folder != "/":
         yield f"{folder}/.git/config"
         folder = os.path.dirname(folder)

@@ -7,6 +7,7 @@ Looks at the file system and changes nothing. Next: terrain.py (has them read-on
 import os
 import stat
 
+from egress_proxy.sandbox.real_path import real_path
 from egress_proxy.sandbox.roots import is_in, links_to
 from egress_proxy.sandbox.spec import Kept, KeptRefused, SandboxSpec, ThroughProxy
 
@@ -24,7 +25,7 @@ def check_kept(spec: SandboxSpec, *, can_keep: bool) -> None:
     for kept in kept_of(spec):
         reason = _danger(kept.path, spec.roots, can_keep)
         if reason:
-            root = next((root for root in spec.roots if is_in(os.path.realpath(kept.path), [root])), "")
+            root = next((root for root in spec.roots if is_in(real_path(kept.path), [root])), "")
             where = f"writable root {root!r}" if root else "a writable root"
             what = f"{kept.what} {kept.path!r}, {reason}"
             raise KeptRefused(f"{where} would let the command change {what}; move it out of there")
@@ -34,7 +35,7 @@ def _danger(path: str, roots: tuple[str, ...], can_keep: bool) -> str:
     for link in links_to(path):
         if is_in(os.path.dirname(link), roots):
             return f"which the link {link!r} leads to, and that could be replaced"
-    real = os.path.realpath(path)
+    real = real_path(path)
     if not is_in(real, roots):
         return ""
     if not can_keep:

@@ -13,6 +13,7 @@ from egress_proxy.sandbox.env_files import ENV_FILES_LIMIT, NOT_ENTERED_IN_A_HOM
 from egress_proxy.sandbox.git_tokens import token_in, user_configs
 from egress_proxy.sandbox.mounts import MountPoint, other_places, read_mounts, slow_mounts
 from egress_proxy.sandbox.protected import Scan
+from egress_proxy.sandbox.real_path import real_path
 from egress_proxy.sandbox.roots import is_below, is_in
 from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from egress_proxy.sandbox.spec import NO_FILES, SandboxSpec, ThroughProxy
@@ -96,13 +97,13 @@ def _secrets(
 
 def _current(spec: SandboxSpec) -> tuple[str, ...]:
     """The folder that the command starts in, unless that is the system's."""
-    cwd = os.path.realpath(spec.cwd or os.curdir)
+    cwd = real_path(spec.cwd or os.curdir)
     return () if cwd == "/" or is_in(cwd, _SYSTEM) or is_in(cwd, spec.roots) else (cwd,)
 
 
 def _places(homes: Iterable[str]) -> Iterator[str]:
     """What is there of the secret places, with what the links lead to that lie in them."""
-    real = dict.fromkeys(os.path.realpath(path) for home in homes for path in present(home))
+    real = dict.fromkeys(real_path(path) for home in homes for path in present(home))
     for path in real:
         if os.path.isdir(path):
             yield path
@@ -142,7 +143,7 @@ def _led_to(folder: str) -> Iterator[str]:
             if seen > _LINKS_LIMIT:
                 return
             if entry.is_symlink():
-                target = os.path.realpath(entry.path)
+                target = real_path(entry.path)
                 if not is_in(target, _SYSTEM) and (os.path.isdir(target) or _is_secret_file(target)):
                     yield target
             elif entry.is_dir(follow_symlinks=False):

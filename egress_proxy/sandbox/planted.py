@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from egress_proxy.sandbox.obeyed_names import REPORTED_NAMES
 from egress_proxy.sandbox.protected import Scan, scan
+from egress_proxy.sandbox.real_path import real_path
 from egress_proxy.sandbox.roots import is_below
 
 FILES_LIMIT = 5_000  # in watched folders, of all roots together; some 20 ms
@@ -102,7 +103,7 @@ def _is_sample(path: str) -> bool:
 def _watched(root: str, name: str) -> Iterator[str]:
     yield name
     if os.path.islink(name):
-        target = os.path.realpath(name)
+        target = real_path(name)
         if is_below(target, root):
             yield target
 

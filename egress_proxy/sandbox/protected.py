@@ -21,6 +21,7 @@ from egress_proxy.sandbox.obeyed_names import (
     WORKSPACE_NAMES,
     WORKTREE_NAMES,
 )
+from egress_proxy.sandbox.real_path import real_path
 from egress_proxy.sandbox.roots import is_below
 
 DEPTH = 3  # where people and tools keep repositories in a workspace; deeper costs more than it finds
@@ -103,7 +104,7 @@ def protection_of(found: Scan, also: Sequence[str] = ()) -> Protection:
                 f"{path!r} is a symbolic link, which the command could replace: make it a file with a line"
                 " `gitdir: FOLDER`, or take a root that does not hold it"
             )
-    real = {os.path.realpath(path) for path in obeyed}
+    real = {real_path(path) for path in obeyed}
     read_only = sorted(path for path in real if is_below(path, root) and os.path.exists(path))
     mount_points = {folder for path in read_only for folder in folders_between(root, path)}
     return Protection(tuple(sorted(mount_points)), tuple(read_only), links, found.complete)
@@ -221,7 +222,7 @@ def _note_hooks_path(repository: str, found: Scan) -> None:
     for match in _HOOKS_PATH.finditer(config):
         told = os.fsdecode(match[1].strip().strip(b'"'))
         with contextlib.suppress(OSError, ValueError):
-            folder = os.path.realpath(os.path.join(os.path.dirname(repository), told))
+            folder = real_path(os.path.join(os.path.dirname(repository), told))
             if is_below(folder, found.root):
                 found.reported[folder] = None
 
@@ -238,7 +239,7 @@ def _pointed_folder(path: str, found: Scan) -> None:
     if line is not None and line.startswith(b"gitdir: "):
         target = os.path.join(os.path.dirname(path), os.fsdecode(line[8:].rstrip(b"\r\n")))
         with contextlib.suppress(OSError, ValueError):  # a loop of links, a NUL
-            folder = os.path.realpath(target)
+            folder = real_path(target)
             if is_below(folder, found.root):
                 _git_folder(folder, found)
 

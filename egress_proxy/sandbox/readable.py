@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from egress_proxy.sandbox.real_path import real_path
+
 
 class Kind(enum.Enum):
     """What may be read there."""
@@ -26,7 +28,7 @@ class Readable:
 
 def readable_except(masks: Iterable[str], writable: Iterable[str]) -> list[Readable]:
     """``writable``: folders that are granted as a whole, so that a mask inside one changes nothing."""
-    hidden = {os.path.realpath(mask) for mask in masks if os.path.lexists(mask)}
+    hidden = {real_path(mask) for mask in masks if os.path.lexists(mask)}
     hidden -= set(masks_inside(hidden, writable))
     if not hidden:
         return [Readable(Kind.TREE, "/")]
@@ -37,8 +39,8 @@ def readable_except(masks: Iterable[str], writable: Iterable[str]) -> list[Reada
 
 def masks_inside(masks: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
     """The masks that Landlock cannot hold: a root is granted as a whole, with what will be made in it."""
-    folders = {os.path.realpath(root) for root in roots}
-    hidden = [(mask, os.path.realpath(mask)) for mask in masks]
+    folders = {real_path(root) for root in roots}
+    hidden = [(mask, real_path(mask)) for mask in masks]
     return tuple(mask for mask, path in hidden if folders & {path, *_folders_above(path)})
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from egress_proxy.sandbox.environment import host_environment
 from egress_proxy.sandbox.obeyed_names import WORKSPACE_NAMES
+from egress_proxy.sandbox.real_path import real_path
 from egress_proxy.sandbox.secret_places import SECRET_NAMES
 from egress_proxy.sandbox.short_folder import temporary_places
 from egress_proxy.sandbox.start_places import AGENT_WORKPLACES, START_PLACES
@@ -89,7 +90,7 @@ def links_to(path: str) -> Iterator[str]:
         step = f"{resolved}/{part}"
         if os.path.islink(step):
             yield step
-        resolved = os.path.realpath(step).rstrip("/")
+        resolved = real_path(step).rstrip("/")
 
 
 def _astray(path: str, root: str, resolved: Iterable[tuple[str, str]]) -> str | None:
@@ -211,7 +212,7 @@ class _Guards:
         self._holders: dict[_Identity, Guarded] = {}
         for guard in guarded:
             identity = self._identity(guard.path)
-            if identity != guard.path and (real := os.path.realpath(guard.path)) != guard.path:
+            if identity != guard.path and (real := real_path(guard.path)) != guard.path:
                 guard = replace(guard, path=real)
             self._own.setdefault(identity, guard)
             if not guard.may_be_held:
