@@ -58,7 +58,7 @@ def test_an_answer_from_before_does_not_count_and_the_command_stands_still(
     terminal.expect("ready")
     terminal.enter("y")
     code = terminal.expect(ASKED)[1].decode()
-    assert states(number) == {"T"}
+    eventually(lambda: states(number) == {"T"})  # a signal takes effect when its process is next scheduled
     terminal.enter(f"allow {code}")
     # A name's address that is not public stays refused: what was lifted is the list.
     terminal.expect("blocked-by-address|address_not_public|403")
