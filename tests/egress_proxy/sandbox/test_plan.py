@@ -5,35 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from egress_proxy.sandbox import outer
-from egress_proxy.sandbox.plan import LandlockRules, LaunchPlan, PathRule, PortRule, Recipe, encode
+from egress_proxy.sandbox.plan import LaunchPlan, Recipe, encode
 
 PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
-NUMBERS = st.integers(0, 2**64 - 1)
-PORTS = st.integers(0, 65535)
-
-
-def rules() -> st.SearchStrategy[LandlockRules]:
-    paths = st.builds(PathRule, NUMBERS, PATHS, st.booleans())
-    ports = st.builds(PortRule, NUMBERS, PORTS)
-    return st.builds(
-        LandlockRules,
-        st.sampled_from([8, 16, 24]),
-        *[NUMBERS] * 3,
-        st.lists(paths).map(tuple),
-        st.lists(ports).map(tuple),
-    )
-
-
-PLANS = st.builds(
-    LaunchPlan,
-    port=st.none() | PORTS,
-    landlock=st.none() | rules(),
-    program=st.binary(),
-    cwd=st.none() | PATHS,
-    new_session=st.booleans(),
-    answer_ms=st.integers(0, 10**6),
-    private_tmp=st.none() | PATHS,
-)
 
 
 @pytest.mark.parametrize("entry", [("path", "/a\0cwd=/"), ("a=b", "c")])
